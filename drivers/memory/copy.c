@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * From SGE lists to referenced segments, and the copies between them.
+ */
+#include <linux/overflow.h>
+#include <linux/skbuff.h>
+#include <linux/string.h>
+
+#include "memory/memory.h"
+
+/**
+ * sroce_segs_get() - reference a part of the memory that an SGE list names
+ * @keys: key table of the device
+ * @pd: protection domain of the QP
+ * @access: enum ib_access_flags that every segment needs; 0 to read
+ * @sge: the list; the memory is the concatenation of its elements
+ * @nsge: elements of @sge
+ * @skip: bytes of the memory before the part
+ * @len: bytes of the part
+ * @seg: filled in
+ * @max: room in @seg
+ *
+ * An SGE is checked as far as it is touched: one of length 0, or outside the
+ * part, may name anything (IBTA 10.8.2).
+ *
+ * Context: any.
+ * Return: the number of segments, to be given back with sroce_segs_put(); or,
+ * with nothing held, what sroce_region_get() says, or -EMSGSIZE when the list
+ * is shorter than @skip + @len or @seg too small.
+ */
+int sroce_segs_get(struct sroce_keys *keys, const struct ib_pd *pd, int access,
+		   const struct ib_sge *sge, unsigned int nsge, u32 skip,
+		   u32 len, struct sroce_seg *seg, unsigned int max)
+{
+	unsigned int n = 0;
+	int err;
+
+	for (; nsge && len; nsge--, sge++) {
+		struct sroce_region *region;
+		u32 take;
+		u64 iova;
+
+		if (sge->length <= skip) {
+			skip -= sge->length;
+			continue;
+		}
+
+		if (n == max)
+			break;
+
+		if (check_add_overflow(sge->addr, (u64)skip, &iova)) {
+			err = -ERANGE;
+			goto err_put;
+		}
+
+		take = min(len, sge->length - skip);
+		region = sroce_region_get(keys, sge->lkey, pd, access, iova,
+					  take);
+		if (IS_ERR(region)) {
+			err = PTR_ERR(region);
+			goto err_put;
+		}
+
+		seg[n++] = (struct sroce_seg){
+			.region	= region,
+			.iova	= iova,
+			.len	= take,
+		};
+		len -= take;
+		skip = 0;
+	}
+
+	if (!len)
+		return n;
+
+	err = -EMSGSIZE;
+err_put:
+	sroce_segs_put(seg, n);
+	return err;
+}
+
+/**
+ * sroce_segs_put() - give back what sroce_segs_get() took
+ * @seg: segments
+ * @nseg: how many
+ *
+ * Context: any.
+ */
+void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg)
+{
+	while (nseg--)
+		sroce_region_put(seg[nseg].region);
+}
+
+/**
+ * sroce_payload_put() - give back what a payload holds
+ * @payload: of any kind; has no bytes afterwards
+ *
+ * Only segments are held: a buffer is the sender's, an skb the mail's.
+ *
+ * Context: any.
+ */
+void sroce_payload_put(struct sroce_payload *payload)
+{
+	if (payload->kind == SROCE_PAYLOAD_SEGS)
+		sroce_segs_put(payload->seg, payload->nseg);
+
+	payload->kind = SROCE_PAYLOAD_NONE;
+	payload->len = 0;
+}
+
+/* A place in a list of segments. */
+struct cursor {
+	const struct sroce_seg	*seg;
+	const struct sroce_seg	*end;
+	u32			off;
+};
+
+static void cursor_init(struct cursor *c, const struct sroce_seg *seg,
+			unsigned int nseg, u32 skip)
+{
+	c->seg = seg;
+	c->end = seg + nseg;
+	c->off = skip;
+	while (c->seg < c->end && c->off >= c->seg->len)
+		c->off -= c->seg++->len;
+}
+
+/* The bytes from here on that lie one after the other; NULL at the end. */
+static void *cursor_piece(const struct cursor *c, u32 *len)
+{
+	size_t contig;
+	void *addr;
+
+	/* Not reached if every length was checked; never a wild copy. */
+	if (WARN_ON_ONCE(c->seg == c->end))
+		return NULL;
+
+	addr = sroce_region_addr(c->seg->region, c->seg->iova + c->off,
+				 &contig);
+	*len = min_t(size_t, contig, c->seg->len - c->off);
+
+	return addr;
+}
+
+static void cursor_advance(struct cursor *c, u32 len)
+{
+	c->off += len;
+	if (c->off == c->seg->len) {
+		c->off = 0;
+		c->seg++;
+	}
+}
+
+static void skb_read(const struct sk_buff *skb, unsigned int off, void *to,
+		     u32 len)
+{
+	/* Stale bytes of the kernel's must not pass for received ones. */
+	if (WARN_ON_ONCE(skb_copy_bits(skb, off, to, len)))
+		memset(to, 0, len);
+}
+
+static void segs_read(struct cursor *from, void *to, u32 len)
+{
+	while (len) {
+		const void *piece;
+		u32 n;
+
+		piece = cursor_piece(from, &n);
+		if (!piece) {
+			memset(to, 0, len);
+			return;
+		}
+
+		n = min(n, len);
+		memcpy(to, piece, n);
+		cursor_advance(from, n);
+		to += n;
+		len -= n;
+	}
+}
+
+/**
+ * sroce_payload_read() - copy from a payload to one piece of kernel memory
+ * @from: payload
+ * @off: first byte of @from
+ * @to: kernel memory
+ * @len: bytes; @off + @len is within @from
+ *
+ * Context: any.
+ */
+void sroce_payload_read(const struct sroce_payload *from, u32 off,
+			void *to, u32 len)
+{
+	struct cursor c;
+
+	switch (from->kind) {
+	case SROCE_PAYLOAD_NONE:
+		break;
+	case SROCE_PAYLOAD_SEGS:
+		cursor_init(&c, from->seg, from->nseg, off);
+		segs_read(&c, to, len);
+		break;
+	case SROCE_PAYLOAD_BUF:
+		memcpy(to, from->buf + off, len);
+		break;
+	case SROCE_PAYLOAD_SKB:
+		skb_read(from->skb, from->skb_off + off, to, len);
+		break;
+	}
+}
+
+/* Same host: both ends are segments, the pieces of either end where they do. */
+static void segs_write(struct cursor *from, struct cursor *to, u32 len)
+{
+	while (len) {
+		const void *src;
+		void *dst;
+		u32 n, m;
+
+		src = cursor_piece(from, &n);
+		dst = cursor_piece(to, &m);
+		if (!src || !dst)
+			return;
+
+		n = min3(n, m, len);
+		/* A process may well send from a buffer to the same one. */
+		memmove(dst, src, n);
+		cursor_advance(from, n);
+		cursor_advance(to, n);
+		len -= n;
+	}
+}
+
+/**
+ * sroce_payload_write() - copy all of a payload to segments
+ * @from: payload
+ * @to: segments, referenced for writing; together at least as long as @from
+ * @nto: how many
+ *
+ * Within a payload bytes are written in order; if source and destination
+ * overlap, the result is unspecified, as it is with a NIC.
+ *
+ * Context: any.
+ */
+void sroce_payload_write(const struct sroce_payload *from,
+			 const struct sroce_seg *to, unsigned int nto)
+{
+	struct cursor src, dst;
+	u32 off, n;
+	void *piece;
+
+	cursor_init(&dst, to, nto, 0);
+
+	if (from->kind == SROCE_PAYLOAD_SEGS) {
+		cursor_init(&src, from->seg, from->nseg, 0);
+		segs_write(&src, &dst, from->len);
+		return;
+	}
+
+	for (off = 0; off < from->len; off += n) {
+		piece = cursor_piece(&dst, &n);
+		if (!piece)
+			return;
+
+		n = min(n, from->len - off);
+		sroce_payload_read(from, off, piece, n);
+		cursor_advance(&dst, n);
+	}
+}

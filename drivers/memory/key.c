@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Keys: what names a region in work requests and packets.
+ */
+#include <linux/overflow.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+
+#include "memory/memory.h"
+
+/* IBTA 10.6.3.3: 24 bits of index are ours, the low byte is the variant. */
+#define KEY_SHIFT	8
+#define KEY_LIMIT	XA_LIMIT(1, 0xffffff)
+
+/**
+ * sroce_keys_init() - set up the key table of a device
+ * @keys: table
+ */
+void sroce_keys_init(struct sroce_keys *keys)
+{
+	xa_init_flags(&keys->regions, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+
+	/* Not every boot's first region should have the same key. */
+	keys->next = 1 + get_random_u32_below(KEY_LIMIT.max);
+}
+
+/**
+ * sroce_keys_destroy() - tear down the key table of a device
+ * @keys: table, without regions: ib_core has destroyed every MR by now
+ */
+void sroce_keys_destroy(struct sroce_keys *keys)
+{
+	WARN_ON(!xa_empty(&keys->regions));
+	xa_destroy(&keys->regions);
+}
+
+/**
+ * sroce_region_alloc() - a region without memory and without a key
+ * @pd: protection domain
+ * @ops: source of its memory
+ * @access: enum ib_access_flags
+ *
+ * The source fills it in; then sroce_region_publish(), and at the end
+ * sroce_region_destroy(), which is also right for a region that could not be
+ * published.  Until the source has filled it in, kfree() is.
+ *
+ * Context: process, may sleep.
+ * Return: the region or NULL.
+ */
+struct sroce_region *sroce_region_alloc(const struct ib_pd *pd,
+					const struct sroce_region_ops *ops,
+					int access)
+{
+	struct sroce_region *region;
+
+	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	if (!region)
+		return NULL;
+
+	region->pd = pd;
+	region->ops = ops;
+	region->access = access;
+	refcount_set(&region->users, 1);
+	init_completion(&region->idle);
+
+	return region;
+}
+
+/**
+ * sroce_region_publish() - give a region its key and let it be found
+ * @keys: table
+ * @region: complete but for its key
+ *
+ * The indices are walked, so that a key stays unknown for long after its
+ * region was destroyed; the variant can't be told from other keys.
+ *
+ * Context: process, may sleep.
+ * Return: 0; -ENOMEM; -EBUSY when all keys are taken.
+ */
+int sroce_region_publish(struct sroce_keys *keys, struct sroce_region *region)
+{
+	void *old;
+	u32 index;
+	int err;
+
+	/*
+	 * Reserve first: a lookup must not see the region before it has its
+	 * key.  The store can't fail then, there is a slot already.
+	 */
+	err = xa_alloc_cyclic(&keys->regions, &index, NULL, KEY_LIMIT,
+			      &keys->next, GFP_KERNEL);
+	if (err < 0)
+		return err;
+
+	region->key = index << KEY_SHIFT | get_random_u8();
+	old = xa_store(&keys->regions, index, region, GFP_KERNEL);
+	WARN_ON(old);
+
+	return 0;
+}
+
+/**
+ * sroce_region_destroy() - end a region
+ * @keys: table
+ * @region: to be destroyed; freed
+ *
+ * When this returns, nothing touches the memory any more.  It waits for
+ * accesses that are under way; those never sleep, so the wait is short.
+ *
+ * Context: process, sleeps.
+ */
+void sroce_region_destroy(struct sroce_keys *keys, struct sroce_region *region)
+{
+	if (region->key)
+		xa_erase(&keys->regions, region->key >> KEY_SHIFT);
+
+	sroce_region_put(region);
+	wait_for_completion(&region->idle);
+
+	region->ops->release(region);
+	kfree_rcu(region, rcu);
+}
+
+/* Everything that has to be right for an access; 0 or -errno. */
+static int region_check(const struct sroce_region *region,
+			const struct ib_pd *pd, int access, u64 iova, u64 len)
+{
+	if (region->pd != pd)
+		return -EPERM;
+
+	if ((region->access & access) != access)
+		return -EPERM;
+
+	/* Subtractions only: the sums would be an attacker's to overflow. */
+	if (iova < region->iova || len > region->length ||
+	    iova - region->iova > region->length - len)
+		return -ERANGE;
+
+	return region->ops->check ? region->ops->check(region, iova, len) : 0;
+}
+
+/**
+ * sroce_region_get() - look a key up for an access
+ * @keys: table
+ * @key: lkey or rkey
+ * @pd: protection domain of the QP
+ * @access: enum ib_access_flags that the access needs; 0 for a local read
+ * @iova: first byte
+ * @len: bytes, not 0: an access of no bytes has no key to check
+ *	 (IBTA 9.7.4.1.5, 9.7.5.1)
+ *
+ * The reference delays sroce_region_destroy(): it must be given back soon, and
+ * without anything being waited for.
+ *
+ * Context: any.
+ * Return: the region with a reference, or an ERR_PTR: -EINVAL for a key that
+ * names nothing, -EPERM for the wrong PD or missing access rights, -ERANGE for
+ * bytes outside the region.
+ */
+struct sroce_region *sroce_region_get(struct sroce_keys *keys, u32 key,
+				      const struct ib_pd *pd, int access,
+				      u64 iova, u64 len)
+{
+	struct sroce_region *region;
+	int err;
+
+	rcu_read_lock();
+	region = xa_load(&keys->regions, key >> KEY_SHIFT);
+	if (region && (region->key != key ||
+		       !refcount_inc_not_zero(&region->users)))
+		region = NULL;
+	rcu_read_unlock();
+
+	if (!region)
+		return ERR_PTR(-EINVAL);
+
+	err = region_check(region, pd, access, iova, len);
+	if (err) {
+		sroce_region_put(region);
+		return ERR_PTR(err);
+	}
+
+	return region;
+}
+
+/**
+ * sroce_region_put() - give back a reference from sroce_region_get()
+ * @region: not to be touched any more
+ *
+ * Context: any.
+ */
+void sroce_region_put(struct sroce_region *region)
+{
+	if (refcount_dec_and_test(&region->users))
+		complete(&region->idle);
+}

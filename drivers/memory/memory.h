@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Memory registration: keys -> regions -> bytes.
+ *
+ * Knows nothing of QPs and packets.  Three things are offered to the floors
+ * above: look a key up with the access that is wanted, turn an SGE list into
+ * referenced segments, and copy between segments and a payload.
+ */
+#ifndef SROCE_MEMORY_H
+#define SROCE_MEMORY_H
+
+#include <linux/bits.h>
+#include <linux/completion.h>
+#include <linux/refcount.h>
+#include <linux/skbuff.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+
+/**
+ * struct sroce_keys - the key table of a device
+ * @regions: key index (24 bits) -> struct sroce_region
+ * @next: where the cyclic allocation goes on, so that indices rest
+ */
+struct sroce_keys {
+	struct xarray	regions;
+	u32		next;
+};
+
+struct sroce_region;
+
+/* The longest region, in bytes; what the device reports as max_mr_size. */
+#define SROCE_MAX_REGION	BIT_ULL(46)
+
+/**
+ * struct sroce_region_ops - a source of memory
+ * @kind: name, for people
+ * @check: is there memory behind the range, which is within the region?  0 or
+ *	   -ERANGE.  Any context.  NULL: all of the region is memory.
+ * @release: unpin and give back everything; called once, when no one can
+ *	     reach the memory any more.  Process context, may sleep.
+ */
+struct sroce_region_ops {
+	const char *kind;
+	int (*check)(const struct sroce_region *region, u64 iova, u64 len);
+	void (*release)(struct sroce_region *region);
+};
+
+/**
+ * struct sroce_table - page table of a region: two levels, leaves of one page
+ * @leaf: array of pointers to pages full of entries (kvcalloc'ed); NULL in a
+ *	  region whose iova are kernel virtual addresses
+ * @nentries: entries that there is room for
+ * @shift: log2 of the bytes that one entry maps
+ *
+ * An entry is the kernel virtual address of the block that it maps.
+ */
+struct sroce_table {
+	unsigned long	**leaf;
+	u64		nentries;
+	u8		shift;
+};
+
+/**
+ * struct sroce_region - registered memory
+ * @key: lkey and rkey: index << 8 | variant
+ * @access: enum ib_access_flags
+ * @pd: protection domain, only ever compared
+ * @iova: address of the first byte, as the user of a key sees it
+ * @length: bytes
+ * @offset: of the first byte within the first block of @table
+ * @ops: where the memory comes from
+ * @table: where the memory is
+ * @users: 1 for the registration and 1 for each access under way; at 0 nothing
+ *	   touches the memory, and @idle completes
+ * @idle: see @users
+ * @mm: accounted for pinning, or NULL
+ * @writable: pinned for writing, hence dirty when released
+ * @rcu: lookups are under RCU
+ */
+struct sroce_region {
+	u32				key;
+	int				access;
+	const struct ib_pd		*pd;
+	u64				iova;
+	u64				length;
+	u64				offset;
+	const struct sroce_region_ops	*ops;
+	struct sroce_table		table;
+	refcount_t			users;
+	struct completion		idle;
+	struct mm_struct		*mm;
+	bool				writable;
+	struct rcu_head			rcu;
+};
+
+/* A referenced piece of a region: every check has been made. */
+struct sroce_seg {
+	struct sroce_region	*region;
+	u64			iova;
+	u32			len;
+};
+
+enum sroce_payload_kind {
+	SROCE_PAYLOAD_NONE,	/* @len is 0 */
+	SROCE_PAYLOAD_SEGS,	/* memory of this host */
+	SROCE_PAYLOAD_BUF,	/* inline data in kernel memory */
+	SROCE_PAYLOAD_SKB,	/* bytes of a received packet */
+};
+
+/**
+ * struct sroce_payload - where the bytes of a packet or slice are
+ * @kind: what it is of
+ * @len: bytes in all
+ * @seg: segments
+ * @nseg: how many
+ * @buf: kernel memory
+ * @skb: packet
+ * @skb_off: first byte within it
+ *
+ * A payload of segments owns one region reference per segment; the holder
+ * gives them back with sroce_payload_put().
+ */
+struct sroce_payload {
+	enum sroce_payload_kind	kind;
+	u32			len;
+	union {
+		struct {
+			struct sroce_seg	*seg;
+			unsigned int		nseg;
+		};
+		const void			*buf;
+		struct {
+			struct sk_buff		*skb;
+			unsigned int		skb_off;
+		};
+	};
+};
+
+/* key.c */
+void sroce_keys_init(struct sroce_keys *keys);
+void sroce_keys_destroy(struct sroce_keys *keys);
+struct sroce_region *sroce_region_alloc(const struct ib_pd *pd,
+					const struct sroce_region_ops *ops,
+					int access);
+int sroce_region_publish(struct sroce_keys *keys, struct sroce_region *region);
+void sroce_region_destroy(struct sroce_keys *keys, struct sroce_region *region);
+struct sroce_region *sroce_region_get(struct sroce_keys *keys, u32 key,
+				      const struct ib_pd *pd, int access,
+				      u64 iova, u64 len);
+void sroce_region_put(struct sroce_region *region);
+
+/* pin.c: pinned user memory */
+struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
+				      u64 iova, int access);
+
+/* phys.c: all of the kernel's memory, for kernel users */
+struct sroce_region *sroce_region_phys(struct ib_pd *pd, int access);
+
+/* table.c */
+int sroce_table_alloc(struct sroce_table *table, u64 nentries, u8 shift);
+void sroce_table_free(struct sroce_table *table);
+int sroce_table_set(struct sroce_table *table, u64 index, unsigned long entry);
+void sroce_table_coarsen(struct sroce_table *table, u64 *offset, u8 shift);
+void *sroce_table_addr(const struct sroce_table *table, u64 pos, u64 *left);
+void *sroce_region_addr(const struct sroce_region *region, u64 iova,
+			size_t *contig);
+
+/* copy.c */
+int sroce_segs_get(struct sroce_keys *keys, const struct ib_pd *pd, int access,
+		   const struct ib_sge *sge, unsigned int nsge, u32 skip,
+		   u32 len, struct sroce_seg *seg, unsigned int max);
+void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg);
+void sroce_payload_put(struct sroce_payload *payload);
+void sroce_payload_read(const struct sroce_payload *from, u32 off,
+			void *to, u32 len);
+void sroce_payload_write(const struct sroce_payload *from,
+			 const struct sroce_seg *to, unsigned int nto);
+
+#endif
