@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Counters, and what `rdma resource show` tells of an object.  Called from
+ * every floor, calls none.
+ */
+#ifndef SROCE_OBSERVE_H
+#define SROCE_OBSERVE_H
+
+#include <linux/percpu.h>
+#include <linux/types.h>
+
+struct ib_device;
+struct rdma_hw_stats;
+
+/*
+ * Every counter of a device: X(identifier, name as shown to the user).
+ * The names that users of software RDMA devices know come first.
+ */
+#define SROCE_COUNTERS(X)						\
+	X(SENT_PKTS,		"sent_pkts")				\
+	X(RCVD_PKTS,		"rcvd_pkts")				\
+	X(SENT_BYTES,		"sent_bytes")				\
+	X(RCVD_BYTES,		"rcvd_bytes")				\
+	X(DUP_REQ,		"duplicate_request")			\
+	X(OUT_OF_SEQ,		"out_of_seq_request")			\
+	X(RCVD_RNR,		"rcvd_rnr_err")				\
+	X(SENT_RNR,		"send_rnr_err")				\
+	X(RCVD_SEQ_ERR,		"rcvd_seq_err")				\
+	X(RETRY_EXCEEDED,	"retry_exceeded_err")			\
+	X(RNR_EXCEEDED,		"retry_rnr_exceeded_err")		\
+	X(RETRANSMITS,		"completer_retry_err")			\
+	X(SEND_ERR,		"send_err")				\
+	X(LINK_DOWNED,		"link_downed")				\
+	X(RDMA_SENDS,		"rdma_sends")				\
+	X(RDMA_RECVS,		"rdma_recvs")				\
+	X(TIMEOUTS,		"ack_timeouts")				\
+	X(ACCESS_ERR,		"remote_access_errors")			\
+	X(LOCAL_ERR,		"local_errors")				\
+	X(LOCAL_SLICES,		"same_host_slices")			\
+	X(DROP_ICRC,		"drop_icrc")				\
+	X(DROP_MALFORMED,	"drop_malformed")			\
+	X(DROP_NO_QP,		"drop_no_qp")				\
+	X(DROP_ADDR,		"drop_wrong_address")			\
+	X(DROP_STATE,		"drop_qp_state")			\
+	X(DROP_PKEY,		"drop_pkey")				\
+	X(DROP_QKEY,		"drop_qkey")				\
+	X(DROP_MAILBOX,		"drop_mailbox_full")			\
+	X(DROP_NO_RECV,		"drop_no_receive")			\
+	X(DROP_TOO_LONG,	"drop_too_long")			\
+	X(DROP_NOMEM,		"drop_no_memory")			\
+	X(DROP_RESPONSE,	"drop_stale_response")
+
+enum sroce_counter {
+#define X(id, name) SROCE_CNT_##id,
+	SROCE_COUNTERS(X)
+#undef X
+	SROCE_NUM_COUNTERS
+};
+
+struct sroce_stats {
+	u64 v[SROCE_NUM_COUNTERS];
+};
+
+/* Any context. */
+static inline void sroce_count(struct sroce_stats __percpu *stats,
+			       enum sroce_counter c)
+{
+	this_cpu_inc(stats->v[c]);
+}
+
+static inline void sroce_count_add(struct sroce_stats __percpu *stats,
+				   enum sroce_counter c, u64 n)
+{
+	this_cpu_add(stats->v[c], n);
+}
+
+u64 sroce_counter_sum(const struct sroce_stats __percpu *stats,
+		      enum sroce_counter c);
+
+/* stats.c: ib_device_ops */
+struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ib, u32 port);
+int sroce_get_hw_stats(struct ib_device *ib, struct rdma_hw_stats *stats,
+		       u32 port, int index);
+
+#endif
