@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who runs a QP, and when.
+ *
+ * A kick leaves an event in the QP, puts the QP on this CPU's run list and, if
+ * this CPU isn't running the list already, runs it: the outermost kick of a CPU
+ * drains what it and the QPs it runs have caused.  So a post can send, receive
+ * on the same host and complete in one go, without recursion and without one
+ * lock nested in another.
+ *
+ * Packets from the network only queue; the list is run by a tasklet, that is
+ * after NET_RX of the same softirq round, so that a burst of packets meets the
+ * QP as one batch and gets one acknowledge.
+ */
+#include <linux/interrupt.h>
+#include <linux/percpu.h>
+#include <linux/random.h>
+#include <linux/workqueue.h>
+
+#include "transport/qp.h"
+
+/* QPs that a CPU runs before it lets softirq go on with others. */
+#define SROCE_RUN_QPS	16
+
+/**
+ * struct sroce_cpu - run list of a CPU; touched with bottom halves off
+ * @ready: QPs with events, each with a reference
+ * @running: the list is being run, further down this CPU's stack
+ * @tasklet: runs the list when no kick can
+ */
+struct sroce_cpu {
+	struct list_head	ready;
+	bool			running;
+	struct tasklet_struct	tasklet;
+};
+
+static DEFINE_PER_CPU(struct sroce_cpu, sroce_cpus);
+
+static struct workqueue_struct *sroce_wq;
+
+static void sroce_enqueue(struct sroce_qp *qp)
+{
+	if (test_and_set_bit(SROCE_QP_QUEUED, &qp->flags))
+		return;
+	refcount_inc(&qp->refs);
+	list_add_tail(&qp->run, &this_cpu_ptr(&sroce_cpus)->ready);
+}
+
+/* Sort mail: answers are looked at now, requests wait for their turn. */
+static bool sroce_read_mail(struct sroce_qp *qp, struct sroce_budget *budget)
+{
+	struct sroce_mail *mail, *next;
+	struct sroce_pkt pkt;
+
+	if (list_empty(&qp->inbox)) {
+		spin_lock(&qp->mail_lock);
+		list_splice_init(&qp->mailbox, &qp->inbox);
+		qp->nmail = 0;
+		spin_unlock(&qp->mail_lock);
+	}
+
+	list_for_each_entry_safe(mail, next, &qp->inbox, node) {
+		if (!sroce_budget_left(budget))
+			return true;
+		list_del(&mail->node);
+		if (!sroce_qp_can_receive(qp) ||
+		    qp->resp.nrequests >= SROCE_MAILBOX) {
+			sroce_count(qp->dev->stats, SROCE_CNT_DROP_STATE);
+			sroce_mail_free(mail);
+			continue;
+		}
+		if (sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST) {
+			list_add_tail(&mail->node, &qp->resp.requests);
+			qp->resp.nrequests++;
+			continue;
+		}
+		sroce_mail_open(mail, &pkt);
+		sroce_budget_use(budget, pkt.payload.len);
+		sroce_complete(qp, &pkt);
+		sroce_mail_free(mail);
+	}
+	return false;
+}
+
+/* Run the machines of a QP.  Returns true when there is more to do. */
+static bool sroce_step(struct sroce_qp *qp)
+{
+	struct sroce_budget budget = {
+		.steps = SROCE_RUN_STEPS,
+		.bytes = SROCE_RUN_BYTES,
+	};
+	unsigned long events = xchg(&qp->events, 0);
+	bool more;
+
+	if (events & BIT(SROCE_EV_TIMER))
+		sroce_timer_check(qp);
+	if (events & BIT(SROCE_EV_WAIT))
+		sroce_wait_over(qp);
+
+	more = sroce_read_mail(qp, &budget);
+	more |= sroce_respond(qp, &budget);
+	more |= sroce_request(qp, &budget);
+	if (qp->state == IB_QPS_ERR || qp->state == IB_QPS_SQE)
+		sroce_qp_flush(qp);
+	return more;
+}
+
+static void sroce_run(struct sroce_qp *qp)
+{
+	bool more;
+
+	/*
+	 * Who holds the token looks for events after letting go of it, and
+	 * whoever left an event tries to take the token after that: one of the
+	 * two sees the other.
+	 */
+	if (!spin_trylock(&qp->token))
+		return;
+	if (qp->dead) {
+		spin_unlock(&qp->token);
+		return;
+	}
+	more = sroce_step(qp);
+	if (more)
+		set_bit(SROCE_EV_AGAIN, &qp->events);
+	spin_unlock(&qp->token);
+
+	smp_mb();	/* pairs with the one in sroce_kick_bh() */
+	if (READ_ONCE(qp->events))
+		sroce_enqueue(qp);
+}
+
+static void sroce_cpu_run(struct sroce_cpu *cpu)
+{
+	unsigned int left = SROCE_RUN_QPS;
+	struct sroce_qp *qp;
+
+	cpu->running = true;
+	while (!list_empty(&cpu->ready)) {
+		if (!left--) {
+			tasklet_schedule(&cpu->tasklet);
+			break;
+		}
+		qp = list_first_entry(&cpu->ready, struct sroce_qp, run);
+		list_del(&qp->run);
+		clear_bit(SROCE_QP_QUEUED, &qp->flags);
+		smp_mb__after_atomic();	/* events left after this queue again */
+		sroce_run(qp);
+		sroce_qp_put(qp);
+	}
+	cpu->running = false;
+}
+
+static void sroce_cpu_tasklet(struct tasklet_struct *t)
+{
+	struct sroce_cpu *cpu = from_tasklet(cpu, t, tasklet);
+
+	sroce_cpu_run(cpu);
+}
+
+static void sroce_kick_bh(struct sroce_qp *qp, unsigned int event)
+{
+	set_bit(event, &qp->events);
+	smp_mb__after_atomic();	/* pairs with the one in sroce_run() */
+	sroce_enqueue(qp);
+}
+
+/**
+ * sroce_qp_work() - a kick that was left where no actor may run
+ * @work: of the QP
+ *
+ * Context: process.
+ */
+void sroce_qp_work(struct work_struct *work)
+{
+	struct sroce_qp *qp = container_of(work, struct sroce_qp, work);
+
+	sroce_qp_kick(qp, SROCE_EV_SEND);
+}
+
+/**
+ * sroce_qp_kick() - leave an event and see to it that the QP runs
+ * @qp: the QP; the caller has a reference
+ * @event: SROCE_EV_*
+ *
+ * Context: any; the caller doesn't hold the token.
+ */
+void sroce_qp_kick(struct sroce_qp *qp, unsigned int event)
+{
+	struct sroce_cpu *cpu;
+
+	if (irqs_disabled()) {
+		set_bit(event, &qp->events);
+		queue_work(sroce_wq, &qp->work);
+		return;
+	}
+
+	local_bh_disable();
+	sroce_kick_bh(qp, event);
+	cpu = this_cpu_ptr(&sroce_cpus);
+	if (!cpu->running)
+		sroce_cpu_run(cpu);
+	local_bh_enable();
+}
+
+/**
+ * sroce_deliver() - put mail into the mailbox of a QP
+ * @qp: the QP; the caller has a reference
+ * @mail: what was received; owned by the QP from here on
+ *
+ * A mailbox has a bound: beyond it mail is dropped, as by a NIC without
+ * buffers, and the peer sends again.
+ *
+ * Context: softirq or bottom halves off; the caller may be another QP's actor.
+ */
+void sroce_deliver(struct sroce_qp *qp, struct sroce_mail *mail)
+{
+	struct sroce_cpu *cpu = this_cpu_ptr(&sroce_cpus);
+	bool full;
+
+	spin_lock(&qp->mail_lock);
+	full = qp->mail_closed || qp->nmail >= SROCE_MAILBOX;
+	if (!full) {
+		list_add_tail(&mail->node, &qp->mailbox);
+		qp->nmail++;
+	}
+	spin_unlock(&qp->mail_lock);
+	if (full) {
+		sroce_count(qp->dev->stats, SROCE_CNT_DROP_MAILBOX);
+		sroce_mail_free(mail);
+		return;
+	}
+
+	sroce_kick_bh(qp, SROCE_EV_MAIL);
+	if (!cpu->running)
+		tasklet_schedule(&cpu->tasklet);
+}
+
+static void sroce_free_mails(struct list_head *list)
+{
+	struct sroce_mail *mail, *next;
+
+	list_for_each_entry_safe(mail, next, list, node)
+		sroce_mail_free(mail);
+	INIT_LIST_HEAD(list);
+}
+
+/**
+ * sroce_qp_drop_mail() - forget what was received
+ * @qp: the QP
+ * @close: let nothing more in
+ *
+ * Context: bottom halves off, the token held.
+ */
+void sroce_qp_drop_mail(struct sroce_qp *qp, bool close)
+{
+	spin_lock(&qp->mail_lock);
+	list_splice_tail_init(&qp->mailbox, &qp->inbox);
+	qp->nmail = 0;
+	qp->mail_closed = close;
+	spin_unlock(&qp->mail_lock);
+
+	sroce_free_mails(&qp->inbox);
+	sroce_free_mails(&qp->resp.requests);
+	qp->resp.nrequests = 0;
+}
+
+/**
+ * sroce_transport_init() - module init
+ *
+ * Context: process.
+ * Return: 0 or -ENOMEM.
+ */
+int sroce_transport_init(void)
+{
+	int i;
+
+	sroce_wq = alloc_workqueue("sroce", WQ_MEM_RECLAIM | WQ_PERCPU, 0);
+	if (!sroce_wq)
+		return -ENOMEM;
+	for_each_possible_cpu(i) {
+		struct sroce_cpu *cpu = per_cpu_ptr(&sroce_cpus, i);
+
+		INIT_LIST_HEAD(&cpu->ready);
+		tasklet_setup(&cpu->tasklet, sroce_cpu_tasklet);
+	}
+	sroce_qpn_init();
+	return 0;
+}
+
+/**
+ * sroce_transport_exit() - module exit; there is no device any more
+ *
+ * Context: process, may sleep.
+ */
+void sroce_transport_exit(void)
+{
+	int i;
+
+	/* Destroyed QPs may still be on run lists, which drops them. */
+	for_each_possible_cpu(i)
+		tasklet_kill(&per_cpu_ptr(&sroce_cpus, i)->tasklet);
+	destroy_workqueue(sroce_wq);
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The completer: what comes back from the responder.  IBTA vol. 1, 9.7.5.
+ */
+#include <rdma/ib_pack.h>
+
+#include "transport/aeth.h"
+#include "transport/qp.h"
+
+static void sroce_complete_failed(struct sroce_qp *qp, enum ib_wc_status status)
+{
+	sroce_sq_complete(qp, status);
+	sroce_qp_error(qp);
+}
+
+static void sroce_complete_progress(struct sroce_qp *qp, u32 una)
+{
+	struct sroce_completer *comp = &qp->comp;
+
+	comp->una = una;
+	comp->rewound = false;
+	comp->retries = qp->attr.retry_cnt;
+	comp->rnr_retries = qp->attr.rnr_retry;
+	sroce_timer_start(qp);
+	/* An answer to what was sent before the requester was sent back. */
+	if (psn_diff(una, qp->req.psn) > 0)
+		sroce_request_seek(qp);
+}
+
+static struct sroce_swqe *sroce_complete_head(struct sroce_qp *qp)
+{
+	struct sroce_swqe *wqe = sroce_swqe(&qp->sq, qp->sq.head);
+
+	if (qp->sq.head == qp->sq.fetched || !wqe->started)
+		return NULL;
+	return wqe;
+}
+
+/*
+ * All requests before @psn are executed.  False when the QP ends in error, or
+ * when a READ is among them whose responses have not come: they are lost.
+ */
+static bool sroce_complete_before(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_completer *comp = &qp->comp;
+	struct sroce_swqe *wqe;
+	u32 end;
+
+	while (psn_diff(psn, comp->una) > 0) {
+		wqe = sroce_complete_head(qp);
+		if (!wqe || wqe->opcode == IB_WR_RDMA_READ)
+			return false;
+		end = psn_add(wqe->first_psn, wqe->npsn);
+		if (psn_diff(psn, end) < 0) {
+			sroce_complete_progress(qp, psn);
+			return true;
+		}
+		comp->una = end;
+		sroce_sq_complete(qp, IB_WC_SUCCESS);
+		if (qp->state == IB_QPS_ERR)
+			return false;
+		sroce_complete_progress(qp, end);
+	}
+	return true;
+}
+
+/*
+ * Something on the way was lost.  One loss is mended once: while nothing new
+ * has been acknowledged since the requester was sent back, going back again
+ * counts as a retry.
+ */
+static void sroce_complete_lost(struct sroce_qp *qp)
+{
+	struct sroce_completer *comp = &qp->comp;
+
+	if (qp->req.psn == comp->una)
+		return;
+	if (comp->rewound) {
+		if (!comp->retries) {
+			sroce_count(qp->dev->stats, SROCE_CNT_RETRY_EXCEEDED);
+			sroce_complete_failed(qp, IB_WC_RETRY_EXC_ERR);
+			return;
+		}
+		comp->retries--;
+	}
+	sroce_request_rewind(qp);
+}
+
+/* A response of a READ is missing: it, or the request, was lost. */
+static void sroce_complete_gap(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_completer *comp = &qp->comp;
+
+	/*
+	 * Responses to the first request go on coming for a while after the
+	 * second is sent.  Those to the second begin anew, which shows.
+	 */
+	if (!comp->rewound || psn_diff(psn, comp->gap) <= 0)
+		sroce_complete_lost(qp);
+	comp->gap = psn;
+}
+
+static void sroce_complete_rnr(struct sroce_qp *qp, u8 timer)
+{
+	struct sroce_completer *comp = &qp->comp;
+
+	sroce_count(qp->dev->stats, SROCE_CNT_RCVD_RNR);
+	if (qp->req.rnr_wait || !sroce_complete_head(qp))
+		return;
+	/* 7 stands for no limit, IBTA 9.7.5.2.8. */
+	if (comp->rnr_retries < 7) {
+		if (!comp->rnr_retries) {
+			sroce_count(qp->dev->stats, SROCE_CNT_RNR_EXCEEDED);
+			sroce_complete_failed(qp, IB_WC_RNR_RETRY_EXC_ERR);
+			return;
+		}
+		comp->rnr_retries--;
+	}
+	sroce_request_seek(qp);
+	sroce_wait_for_rnr(qp, timer);
+}
+
+static void sroce_complete_nak(struct sroce_qp *qp, u8 code)
+{
+	if (code == AETH_NAK_PSN_SEQ) {
+		sroce_count(qp->dev->stats, SROCE_CNT_RCVD_SEQ_ERR);
+		sroce_complete_lost(qp);
+		return;
+	}
+	if (!sroce_complete_head(qp))
+		return;
+	switch (code) {
+	case AETH_NAK_INV_REQ:
+		sroce_complete_failed(qp, IB_WC_REM_INV_REQ_ERR);
+		break;
+	case AETH_NAK_REM_ACCESS:
+		sroce_complete_failed(qp, IB_WC_REM_ACCESS_ERR);
+		break;
+	case AETH_NAK_REM_OP:
+		sroce_complete_failed(qp, IB_WC_REM_OP_ERR);
+		break;
+	default:
+		sroce_count(qp->dev->stats, SROCE_CNT_DROP_MALFORMED);
+	}
+}
+
+static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+{
+	u8 value = pkt->syndrome & AETH_VALUE_MASK;
+	u8 type = pkt->syndrome & AETH_TYPE_MASK;
+	/* A NAK names the first request that was not executed. */
+	u32 psn = type == AETH_ACK ? psn_add(pkt->psn, 1) : pkt->psn;
+
+	if (!sroce_complete_before(qp, psn)) {
+		if (qp->state != IB_QPS_ERR)
+			sroce_complete_lost(qp);
+		return;
+	}
+	/* An old NAK says nothing about what was sent again since. */
+	if (type != AETH_ACK && psn != qp->comp.una) {
+		sroce_count(qp->dev->stats, SROCE_CNT_DROP_RESPONSE);
+		return;
+	}
+	switch (type) {
+	case AETH_ACK:
+		break;
+	case AETH_RNR:
+		sroce_complete_rnr(qp, value);
+		break;
+	case AETH_NAK:
+		sroce_complete_nak(qp, value);
+		break;
+	default:
+		sroce_count(qp->dev->stats, SROCE_CNT_DROP_MALFORMED);
+	}
+}
+
+static void sroce_complete_read(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+{
+	u32 len = pkt->payload.len;
+	struct sroce_swqe *wqe;
+	u32 off, end;
+	bool last;
+	int n;
+
+	if (!sroce_complete_before(qp, pkt->psn)) {
+		if (qp->state != IB_QPS_ERR)
+			sroce_complete_gap(qp, pkt->psn);
+		return;
+	}
+	wqe = sroce_complete_head(qp);
+	if (!wqe || wqe->opcode != IB_WR_RDMA_READ ||
+	    pkt->psn != qp->comp.una) {
+		sroce_count(qp->dev->stats, SROCE_CNT_DROP_RESPONSE);
+		return;
+	}
+
+	off = psn_diff(pkt->psn, wqe->first_psn) * qp->mtu;
+	end = sroce_read_chunk_end(wqe, off);
+	last = sroce_opcodes[pkt->opcode].flags & SROCE_OP_LAST;
+	if (len > end - off || last != (len == end - off) ||
+	    (!last && len != pkt->npsn * qp->mtu)) {
+		sroce_complete_failed(qp, IB_WC_BAD_RESP_ERR);
+		return;
+	}
+	if (len) {
+		n = sroce_segs_get(&qp->dev->keys, qp->pd,
+				   IB_ACCESS_LOCAL_WRITE, wqe->sge,
+				   wqe->num_sge, off, len, qp->seg,
+				   ARRAY_SIZE(qp->seg));
+		if (n < 0) {
+			sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
+			sroce_complete_failed(qp, IB_WC_LOC_PROT_ERR);
+			return;
+		}
+		sroce_payload_write(&pkt->payload, qp->seg, n);
+		sroce_segs_put(qp->seg, n);
+	}
+
+	if (last && qp->req.reads)
+		qp->req.reads--;
+	if (off + len == wqe->length) {
+		qp->comp.una = psn_add(pkt->psn, pkt->npsn);
+		sroce_sq_complete(qp, IB_WC_SUCCESS);
+		if (qp->state == IB_QPS_ERR)
+			return;
+	}
+	sroce_complete_progress(qp, psn_add(pkt->psn, pkt->npsn));
+}
+
+/**
+ * sroce_complete() - handle an acknowledge or response
+ * @qp: the QP
+ * @pkt: what came; the payload stays the caller's
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+{
+	struct sroce_stats __percpu *stats = qp->dev->stats;
+	s32 ahead;
+
+	if (!sroce_qp_can_send(qp) || qp->type != IB_QPT_RC ||
+	    !sroce_pkt_is_from_peer(qp, pkt))
+		return;
+
+	/* Ghosts, of what was never sent or is long done. */
+	ahead = psn_diff(pkt->psn, qp->comp.una);
+	if (ahead < 0 || psn_diff(pkt->psn, qp->req.max_psn) >= 0) {
+		if (ahead < -1)
+			sroce_count(stats, SROCE_CNT_DROP_RESPONSE);
+		return;
+	}
+
+	switch (pkt->opcode) {
+	case IB_OPCODE_RC_ACKNOWLEDGE:
+		sroce_complete_ack(qp, pkt);
+		break;
+	case IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST:
+	case IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE:
+	case IB_OPCODE_RC_RDMA_READ_RESPONSE_LAST:
+	case IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY:
+		sroce_complete_read(qp, pkt);
+		break;
+	default:
+		sroce_count(stats, SROCE_CNT_DROP_MALFORMED);
+	}
+}
+
+/**
+ * sroce_complete_local_error() - the requester has stopped at a bad request
+ * @qp: the QP
+ *
+ * The bad one is completed when all before it are: completions keep order.
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_complete_local_error(struct sroce_qp *qp)
+{
+	struct sroce_swqe *wqe = sroce_swqe(&qp->sq, qp->sq.head);
+
+	if (qp->sq.head != qp->req.next || wqe->status == IB_WC_SUCCESS)
+		return;
+	sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
+	sroce_complete_failed(qp, wqe->status);
+}
+
+/**
+ * sroce_complete_timeout() - nothing has come for the local ACK timeout
+ * @qp: the QP; something is outstanding
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_complete_timeout(struct sroce_qp *qp)
+{
+	struct sroce_completer *comp = &qp->comp;
+
+	sroce_count(qp->dev->stats, SROCE_CNT_TIMEOUTS);
+	if (!comp->retries) {
+		sroce_count(qp->dev->stats, SROCE_CNT_RETRY_EXCEEDED);
+		sroce_complete_failed(qp, IB_WC_RETRY_EXC_ERR);
+		return;
+	}
+	comp->retries--;
+	sroce_request_rewind(qp);
+	sroce_timer_start(qp);
+}

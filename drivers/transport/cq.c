@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Completions and their events.  IBTA vol. 1, 10.8 and 11.4.2.
+ */
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_rxe.h>
+
+#include "transport/qp.h"
+#include "transport/transport.h"
+
+/*
+ * The consumer index of a user's ring is the user's to write.  What lies
+ * outside the entries between the last good index and the producer is nobody's
+ * idea of an unpolled entry: the ring counts as empty then, and the index is
+ * set right (cq_ex of an old libibverbs steps one past the producer).
+ */
+static u32 sroce_cq_unpolled(struct sroce_cq *cq)
+{
+	struct sroce_ring *ring = cq->ring;
+	u32 consumer = sroce_ring_other(ring);
+	u32 unpolled = (ring->index - consumer) & ring->mask;
+
+	if (unpolled > ((ring->index - cq->consumer) & ring->mask)) {
+		WRITE_ONCE(ring->buf->consumer_index, ring->index);
+		consumer = ring->index;
+		unpolled = 0;
+	}
+	cq->consumer = consumer;
+	return unpolled;
+}
+
+static void sroce_cqe_to_user(const struct ib_wc *wc,
+			      struct ib_uverbs_wc *slot)
+{
+	struct ib_uverbs_wc cqe = {
+		.wr_id = wc->wr_id,
+		.status = wc->status,
+		.opcode = wc->opcode,
+		.vendor_err = wc->vendor_err,
+		.byte_len = wc->byte_len,
+		.qp_num = wc->qp->qp_num,
+		.src_qp = wc->src_qp,
+		.port_num = wc->port_num,
+	};
+
+	/* The numbers of the user's flags differ from the kernel's. */
+	if (wc->wc_flags & IB_WC_GRH)
+		cqe.wc_flags |= 1 << 0;
+	if (wc->wc_flags & IB_WC_WITH_IMM) {
+		cqe.wc_flags |= 1 << 1;
+		cqe.ex.imm_data = wc->ex.imm_data;
+	} else if (wc->wc_flags & IB_WC_WITH_INVALIDATE) {
+		cqe.wc_flags |= 1 << 3;
+		cqe.ex.invalidate_rkey = wc->ex.invalidate_rkey;
+	}
+	*slot = cqe;
+}
+
+/**
+ * sroce_cq_slot_size() - bytes of a completion in the ring
+ * @user: of a process
+ *
+ * Context: any.
+ * Return: bytes.
+ */
+u32 sroce_cq_slot_size(bool user)
+{
+	return user ? sizeof(struct ib_uverbs_wc) : sizeof(struct ib_wc);
+}
+
+/**
+ * sroce_cq_post() - add a completion
+ * @cq: completion queue
+ * @wc: the completion; its qp must be set
+ * @solicited: counts for a queue armed for solicited completions; errors do
+ *
+ * A full queue is an error of the queue: the completion is lost, the owner is
+ * told once by IB_EVENT_CQ_ERR (IBTA 10.8.2.2 and 11.6.3).
+ *
+ * Context: any, the QP's token held.
+ * Return: 0, -ENOSPC when the queue is in error; the QP must go to error too.
+ */
+int sroce_cq_post(struct sroce_cq *cq, const struct ib_wc *wc, bool solicited)
+{
+	struct sroce_ring *ring;
+	bool notify = false;
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	ring = cq->ring;
+	if (cq->overflowed) {
+		err = -ENOSPC;
+	} else if (sroce_cq_unpolled(cq) == ring->mask) {
+		cq->overflowed = true;
+		err = -EOVERFLOW;
+	} else {
+		if (ring->user)
+			sroce_cqe_to_user(wc, sroce_ring_slot(ring, ring->index));
+		else
+			*(struct ib_wc *)sroce_ring_slot(ring, ring->index) = *wc;
+		sroce_ring_move(ring, ring->index + 1);
+		if (cq->armed == IB_CQ_NEXT_COMP ||
+		    (cq->armed == IB_CQ_SOLICITED &&
+		     (solicited || wc->status != IB_WC_SUCCESS))) {
+			cq->armed = 0;
+			notify = true;
+		}
+	}
+	spin_unlock_irqrestore(&cq->lock, flags);
+
+	if (notify && cq->ibcq.comp_handler)
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (err == -EOVERFLOW && cq->ibcq.event_handler) {
+		struct ib_event event = {
+			.device = cq->ibcq.device,
+			.event = IB_EVENT_CQ_ERR,
+			.element.cq = &cq->ibcq,
+		};
+
+		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
+	}
+	return err ? -ENOSPC : 0;
+}
+
+/**
+ * sroce_cq_poll() - take completions, for a kernel user
+ * @cq: completion queue
+ * @num: as many at most
+ * @wc: where to
+ *
+ * Context: any.
+ * Return: how many were taken.
+ */
+int sroce_cq_poll(struct sroce_cq *cq, int num, struct ib_wc *wc)
+{
+	struct sroce_ring *ring;
+	unsigned long flags;
+	u32 consumer;
+	int n = 0;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	ring = cq->ring;
+	consumer = ring->buf->consumer_index;
+	while (n < num && consumer != ring->index) {
+		wc[n++] = *(struct ib_wc *)sroce_ring_slot(ring, consumer);
+		consumer = (consumer + 1) & ring->mask;
+	}
+	WRITE_ONCE(ring->buf->consumer_index, consumer);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return n;
+}
+
+/**
+ * sroce_cq_arm() - ask for an event with the next completion
+ * @cq: completion queue
+ * @flags: IB_CQ_NEXT_COMP or IB_CQ_SOLICITED, IB_CQ_REPORT_MISSED_EVENTS
+ *
+ * Context: any.
+ * Return: 1 when asked to report completions that are there already and
+ * there are some, else 0.
+ */
+int sroce_cq_arm(struct sroce_cq *cq, enum ib_cq_notify_flags flags)
+{
+	unsigned long irq;
+	int missed = 0;
+
+	spin_lock_irqsave(&cq->lock, irq);
+	/* Armed for any completion stays so: it includes the solicited. */
+	if (cq->armed != IB_CQ_NEXT_COMP)
+		cq->armed = flags & IB_CQ_SOLICITED_MASK;
+	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
+		missed = sroce_cq_unpolled(cq) != 0;
+	spin_unlock_irqrestore(&cq->lock, irq);
+	return missed;
+}
+
+/**
+ * sroce_cq_resize() - move to another ring
+ * @cq: completion queue of a user
+ * @ring: the new ring, empty; on success the old one is in @cq no more
+ *
+ * Context: process.
+ * Return: the old ring, to be destroyed by the caller; ERR_PTR(-EINVAL) when
+ * the unpolled completions don't fit, nothing is changed then.
+ */
+struct sroce_ring *sroce_cq_resize(struct sroce_cq *cq, struct sroce_ring *ring)
+{
+	struct sroce_ring *old;
+	unsigned long flags;
+	u32 n, i;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	old = cq->ring;
+	n = sroce_cq_unpolled(cq);
+	if (n > ring->mask) {
+		spin_unlock_irqrestore(&cq->lock, flags);
+		return ERR_PTR(-EINVAL);
+	}
+	for (i = 0; i < n; i++)
+		memcpy(sroce_ring_slot(ring, i),
+		       sroce_ring_slot(old, cq->consumer + i),
+		       1u << ring->shift);
+	sroce_ring_move(ring, n);
+	cq->consumer = 0;
+	cq->ring = ring;
+	cq->ibcq.cqe = ring->mask;
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return old;
+}
+
+/**
+ * sroce_cq_purge() - forget completions of a QP that was reset
+ * @cq: completion queue
+ * @qpn: of the QP
+ *
+ * Only the oldest entries are removed, as far as all are of this QP: entries
+ * behind another QP's can't go without moving what a poller may be reading.
+ * The provider leaves this to the kernel.
+ *
+ * Context: process.
+ */
+void sroce_cq_purge(struct sroce_cq *cq, u32 qpn)
+{
+	struct sroce_ring *ring;
+	unsigned long flags;
+	u32 left;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	ring = cq->ring;
+	for (left = sroce_cq_unpolled(cq); left; left--) {
+		void *slot = sroce_ring_slot(ring, cq->consumer);
+		u32 of = ring->user ?
+			READ_ONCE(((struct ib_uverbs_wc *)slot)->qp_num) :
+			((struct ib_wc *)slot)->qp->qp_num;
+
+		if (of != qpn)
+			break;
+		cq->consumer = (cq->consumer + 1) & ring->mask;
+	}
+	if (left != ((ring->index - ring->buf->consumer_index) & ring->mask))
+		WRITE_ONCE(ring->buf->consumer_index, cq->consumer);
+	spin_unlock_irqrestore(&cq->lock, flags);
+}

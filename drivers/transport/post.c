@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Posting work: the doorbell of a process, and the work requests of the kernel.
+ */
+#include "transport/qp.h"
+
+/**
+ * sroce_qp_doorbell() - a process has put work requests into its send queue
+ * @qp: the QP
+ *
+ * Context: process.
+ * Return: 0, -EINVAL when the QP is in no state to send; the work requests
+ * are forgotten then, as the process is told that the post has failed.
+ */
+int sroce_qp_doorbell(struct sroce_qp *qp)
+{
+	enum ib_qp_state state = READ_ONCE(qp->state);
+
+	if (state == IB_QPS_RESET || state == IB_QPS_INIT ||
+	    state == IB_QPS_RTR) {
+		spin_lock_bh(&qp->token);
+		state = qp->state;
+		if (!sroce_qp_can_send(qp) && state != IB_QPS_ERR &&
+		    state != IB_QPS_SQE)
+			sroce_sq_drop(qp);
+		spin_unlock_bh(&qp->token);
+		return -EINVAL;
+	}
+	sroce_qp_kick(qp, SROCE_EV_SEND);
+	return 0;
+}
+
+static int sroce_post_sge(struct sroce_qp *qp, struct sroce_swqe *wqe,
+			  const struct ib_send_wr *wr)
+{
+	u32 off = 0;
+	int i;
+
+	if (wr->num_sge > qp->sq.max_sge)
+		return -EINVAL;
+	wqe->num_sge = wr->num_sge;
+	memcpy(wqe->sge, wr->sg_list, wr->num_sge * sizeof(wr->sg_list[0]));
+	if (sroce_swqe_sum(wqe) != IB_WC_SUCCESS)
+		return -EINVAL;
+	if (!(wr->send_flags & IB_SEND_INLINE))
+		return 0;
+
+	/* A kernel user's inline data are named by virtual addresses. */
+	if (wqe->length > qp->sq.max_inline)
+		return -EINVAL;
+	wqe->is_inline = true;
+	wqe->num_sge = 0;
+	for (i = 0; i < wr->num_sge; i++) {
+		memcpy(wqe->data + off, (void *)(uintptr_t)wr->sg_list[i].addr,
+		       wr->sg_list[i].length);
+		off += wr->sg_list[i].length;
+	}
+	return 0;
+}
+
+static int sroce_post_one(struct sroce_qp *qp, const struct ib_send_wr *wr)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *wqe;
+	int err;
+
+	if (sq->posted - smp_load_acquire(&sq->head) >= sq->max_wr)
+		return -ENOMEM;
+	wqe = sroce_swqe(sq, sq->posted);
+	memset(wqe, 0, sizeof(*wqe));
+	wqe->wr_id = wr->wr_id;
+	wqe->opcode = min_t(u32, wr->opcode, U8_MAX);
+	wqe->imm = wr->ex.imm_data;
+	wqe->signaled = sq->sig_all || wr->send_flags & IB_SEND_SIGNALED;
+	wqe->solicited = wr->send_flags & IB_SEND_SOLICITED;
+	wqe->fence = wr->send_flags & IB_SEND_FENCE;
+	err = sroce_post_sge(qp, wqe, wr);
+	if (err)
+		return err;
+	if (sroce_swqe_check(qp, wqe) != IB_WC_SUCCESS)
+		return -EINVAL;
+
+	if (sroce_qp_is_dgram(qp)) {
+		wqe->qpn = ud_wr(wr)->remote_qpn;
+		wqe->qkey = ud_wr(wr)->remote_qkey;
+		if (wqe->qkey & BIT(31) && qp->type == IB_QPT_UD)
+			wqe->qkey = qp->attr.qkey;
+		rcu_read_lock();
+		wqe->av = READ_ONCE(to_sroce_ah(ud_wr(wr)->ah)->av);
+		refcount_inc(&wqe->av->refs);
+		rcu_read_unlock();
+	} else if (wr->opcode != IB_WR_SEND &&
+		   wr->opcode != IB_WR_SEND_WITH_IMM) {
+		wqe->va = rdma_wr(wr)->remote_addr;
+		wqe->rkey = rdma_wr(wr)->rkey;
+	}
+	/* The actor reads what it finds posted. */
+	smp_store_release(&sq->posted, sq->posted + 1);
+	return 0;
+}
+
+/**
+ * sroce_qp_post_send() - post send work requests of a kernel user
+ * @qp: the QP
+ * @wr: list
+ * @bad: the first that was not posted
+ *
+ * Context: any.
+ * Return: 0, -EINVAL for a QP in no state to send or a work request that it
+ * can't do, -ENOMEM when the queue is full.
+ */
+int sroce_qp_post_send(struct sroce_qp *qp, const struct ib_send_wr *wr,
+		       const struct ib_send_wr **bad)
+{
+	enum ib_qp_state state = READ_ONCE(qp->state);
+	unsigned long flags;
+	int err = 0;
+
+	if (state == IB_QPS_RESET || state == IB_QPS_INIT ||
+	    state == IB_QPS_RTR) {
+		*bad = wr;
+		return -EINVAL;
+	}
+
+	spin_lock_irqsave(&qp->sq.lock, flags);
+	for (; wr && !err; wr = err ? wr : wr->next)
+		err = sroce_post_one(qp, wr);
+	spin_unlock_irqrestore(&qp->sq.lock, flags);
+	if (err)
+		*bad = wr;
+	sroce_qp_kick(qp, SROCE_EV_SEND);
+	return err;
+}
+
+static int sroce_post_recv_one(struct sroce_rq *rq, const struct ib_recv_wr *wr)
+{
+	struct sroce_rwqe *wqe;
+
+	if (wr->num_sge > rq->max_sge)
+		return -EINVAL;
+	if (rq->posted - smp_load_acquire(&rq->head) >= rq->max_wr)
+		return -ENOMEM;
+	wqe = rq->slots + (size_t)(rq->posted & rq->mask) * rq->stride;
+	wqe->wr_id = wr->wr_id;
+	wqe->num_sge = wr->num_sge;
+	memcpy(wqe->sge, wr->sg_list, wr->num_sge * sizeof(wr->sg_list[0]));
+	smp_store_release(&rq->posted, rq->posted + 1);
+	return 0;
+}
+
+/**
+ * sroce_qp_post_recv() - post receive work requests of a kernel user
+ * @qp: the QP
+ * @wr: list
+ * @bad: the first that was not posted
+ *
+ * Context: any.
+ * Return: 0, -EINVAL for a QP that is reset or too many entries, -ENOMEM when
+ * the queue is full.
+ */
+int sroce_qp_post_recv(struct sroce_qp *qp, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad)
+{
+	unsigned long flags;
+	int err = 0;
+
+	if (qp->user || READ_ONCE(qp->state) == IB_QPS_RESET) {
+		*bad = wr;
+		return -EINVAL;
+	}
+
+	spin_lock_irqsave(&qp->rq.lock, flags);
+	for (; wr && !err; wr = err ? wr : wr->next)
+		err = sroce_post_recv_one(&qp->rq, wr);
+	spin_unlock_irqrestore(&qp->rq.lock, flags);
+	if (err)
+		*bad = wr;
+	/* In the error state somebody has to flush it. */
+	if (READ_ONCE(qp->state) == IB_QPS_ERR)
+		sroce_qp_kick(qp, SROCE_EV_SEND);
+	return err;
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The QP, private to transport.
+ *
+ * A QP is an actor: all of its protocol state belongs to whoever holds
+ * sroce_qp.token.  Someone who wants something of a QP leaves an event (a bit)
+ * or a mail and kicks it; whoever gets the token then runs the machines until
+ * nothing is left or the budget is used up.  See Documentation/transport.rst.
+ */
+#ifndef SROCE_QP_H
+#define SROCE_QP_H
+
+#include <linux/hrtimer.h>
+#include <linux/refcount.h>
+#include <linux/timer.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include "compat/compat.h"
+#include "device.h"
+#include "transport/psn.h"
+#include "transport/transport.h"
+#include "wire/opcode.h"
+#include "wire/wire.h"
+
+/* What a kick can be about; bits of sroce_qp.events. */
+enum {
+	SROCE_EV_SEND,		/* there may be new send work requests */
+	SROCE_EV_MAIL,		/* the mailbox is not empty */
+	SROCE_EV_TIMER,		/* the retransmit timer fired */
+	SROCE_EV_WAIT,		/* the wait timer fired: RNR, transmit room */
+	SROCE_EV_AGAIN,		/* the budget was used up */
+};
+
+/* Bits of sroce_qp.flags. */
+enum {
+	SROCE_QP_QUEUED,	/* on a CPU's run list, or about to be */
+};
+
+/* Bounds of the data path. */
+enum {
+	/* Bytes sent and not acknowledged, per RC QP. */
+	SROCE_WINDOW_BYTES	= 512 * 1024,
+	/* A READ is asked for in pieces: the window of the responder's data. */
+	SROCE_READ_CHUNK	= 128 * 1024,
+	/* Packets between acknowledge requests within a message. */
+	SROCE_ACK_EVERY		= 32,
+	/* Payload bytes that an actor moves before others have their turn. */
+	SROCE_RUN_BYTES		= 512 * 1024,
+	/* Work requests and packets, likewise. */
+	SROCE_RUN_STEPS		= 256,
+	/* Mails that wait for an actor; beyond, they are dropped. */
+	SROCE_MAILBOX		= 4096,
+};
+
+/**
+ * struct sroce_swqe - a send work request in flight: the kernel's copy
+ * @va: remote address and @rkey: key of RDMA
+ * @length: bytes of the message
+ * @first_psn: PSN of its first packet; valid once @started
+ * @npsn: PSNs it takes
+ * @imm: immediate data or key to invalidate
+ * @av: where a datagram goes; referenced
+ * @qpn: and @qkey: to whom a datagram goes
+ * @status: what is wrong with it; it is completed so when its turn comes
+ * @data: @num_sge scatter/gather entries, or @length bytes of inline data
+ */
+struct sroce_swqe {
+	u64			wr_id;
+	u64			va;
+	u32			rkey;
+	u32			length;
+	u32			first_psn;
+	u32			npsn;
+	union {
+		__be32		imm;
+		u32		inv_key;
+	};
+	u32			qpn;
+	u32			qkey;
+	struct sroce_av		*av;
+	u8			opcode;
+	u8			status;
+	u8			num_sge;
+	bool			started;
+	bool			is_inline;
+	bool			signaled;
+	bool			solicited;
+	bool			fence;
+	union {
+		DECLARE_FLEX_ARRAY(struct ib_sge, sge);
+		DECLARE_FLEX_ARRAY(u8, data);
+	};
+};
+
+/* A receive work request: the kernel's copy. */
+struct sroce_rwqe {
+	u64			wr_id;
+	u32			length;
+	u32			num_sge;
+	struct ib_sge		sge[];
+};
+
+/**
+ * struct sroce_sq - send queue
+ * @ring: shared with the process; NULL for a kernel user's queue
+ * @slots: the kernel's copies, as many as the ring has slots
+ * @stride: bytes of a copy
+ * @max_wr: capacity
+ * @lock: serialises a kernel user's posts
+ * @posted: a kernel user's producer
+ * @fetched: copied and checked
+ * @head: the oldest that is not completed
+ *
+ * The counters run freely and are masked on use.
+ */
+struct sroce_sq {
+	struct sroce_ring	*ring;
+	void			*slots;
+	u32			stride;
+	u32			mask;
+	u32			max_wr;
+	u32			max_sge;
+	u32			max_inline;
+	spinlock_t		lock;
+	u32			posted;
+	u32			fetched;
+	u32			head;
+	bool			sig_all;
+};
+
+/**
+ * struct sroce_rq - receive queue
+ * @ring: shared with the process; NULL for a kernel user's queue
+ * @slots: a kernel user's work requests
+ * @head: the oldest that is not taken, of a kernel user
+ * @cur: the one taken for the message under way, when @busy
+ */
+struct sroce_rq {
+	struct sroce_ring	*ring;
+	void			*slots;
+	u32			stride;
+	u32			mask;
+	u32			max_wr;
+	u32			max_sge;
+	spinlock_t		lock;
+	u32			posted;
+	u32			head;
+	struct sroce_rwqe	*cur;
+	bool			busy;
+};
+
+/**
+ * struct sroce_requester - sends requests
+ * @next: work request to send from; counts like sroce_sq.head
+ * @off: bytes of it that are sent
+ * @psn: PSN of the next packet
+ * @max_psn: one past the highest PSN ever sent
+ * @reads: READ requests sent whose last response is missing
+ * @rnr_wait: the peer asked to wait, until @rnr_until
+ * @stop: a work request is in error; nothing behind it is sent
+ */
+struct sroce_requester {
+	u32			next;
+	u32			off;
+	u32			psn;
+	u32			max_psn;
+	u32			reads;
+	u32			since_ack_req;
+	ktime_t			rnr_until;
+	bool			rnr_wait;
+	bool			stop;
+};
+
+/**
+ * struct sroce_completer - handles what comes back
+ * @una: oldest PSN without acknowledge or response
+ * @rewound: @una when the requester was last sent back: one loss is mended
+ *	     once, however many packets tell of it
+ * @gap: PSN of the last response that came too early
+ * @retries: left of retry_cnt
+ * @rnr_retries: left of rnr_retry
+ * @deadline: when the retransmit timer is due, in jiffies
+ */
+struct sroce_completer {
+	u32			una;
+	u32			gap;
+	bool			rewound;
+	u8			retries;
+	u8			rnr_retries;
+	unsigned long		deadline;
+	bool			timer_armed;
+};
+
+/**
+ * struct sroce_responder - handles requests
+ * @psn: expected next
+ * @msn: messages completed
+ * @last_op: opcode of the last request of a message under way, else 0xff
+ * @naked: a NAK for @psn was sent; what comes meanwhile is dropped silently
+ * @early: PSN of the last request that came too early
+ * @ack_due: an acknowledge is owed, for all before @psn
+ * @off: bytes received of the message under way
+ * @va: next address and @rkey: key of an RDMA WRITE under way
+ * @resid: bytes that are still to come of it
+ * @read: READ request that is being answered, when @read.active
+ * @requests: requests that wait for that, @nrequests of them
+ */
+struct sroce_responder {
+	u32			psn;
+	u32			msn;
+	u32			early;
+	u8			last_op;
+	bool			naked;
+	bool			ack_due;
+	u32			off;
+	u64			va;
+	u32			rkey;
+	u32			resid;
+	struct {
+		bool		active;
+		u64		va;
+		u32		rkey;
+		u32		length;
+		u32		off;
+		u32		psn;
+	} read;
+	struct list_head	requests;
+	unsigned int		nrequests;
+};
+
+/**
+ * struct sroce_qp - protocol state of a QP
+ * @token: who holds it is the actor; taken with bottom halves off, and by
+ *	   trylock but for modify, query and destroy
+ * @dead: destroyed; nobody may touch @ibqp, its CQs and its PD any more
+ * @events: SROCE_EV_*
+ * @flags: SROCE_QP_*
+ * @run: member of a CPU's run list
+ * @refs: the QPN table, the verbs object, run lists, and lookups
+ * @room_wait: there was no transmit room; the wait timer runs
+ * @mail_lock: protects @mailbox, @nmail and @mail_closed
+ * @inbox: mail that the actor has taken and not looked at
+ * @work: kicks that come where no actor may run (interrupts off)
+ */
+struct sroce_qp {
+	spinlock_t		token;
+	bool			dead;
+	enum ib_qp_state	state;
+	unsigned long		events;
+	unsigned long		flags;
+
+	struct sroce_dev	*dev;
+	struct ib_qp		*ibqp;
+	struct sroce_cq		*scq;
+	struct sroce_cq		*rcq;
+	const struct ib_pd	*pd;
+	enum ib_qp_type		type;
+	bool			user;
+	u32			qpn;
+	u32			mtu;
+	struct sroce_av		*av;
+
+	struct sroce_requester	req;
+	struct sroce_completer	comp;
+	struct sroce_responder	resp;
+	struct sroce_sq		sq;
+	struct sroce_rq		rq;
+
+	struct ib_qp_attr	attr;
+	bool			sq_drained;
+	bool			comm_est;
+
+	spinlock_t		mail_lock;
+	struct list_head	mailbox;
+	unsigned int		nmail;
+	bool			mail_closed;
+	struct list_head	inbox;
+	bool			room_wait;
+
+	struct list_head	run;
+	struct timer_list	timer;
+	struct hrtimer		wait_timer;
+	struct work_struct	work;
+	refcount_t		refs;
+	struct rcu_head		rcu;
+
+	/* Scratch of the token holder, too large for the stack. */
+	struct sroce_seg	seg[SROCE_MAX_SGE];
+	struct sroce_seg	rseg[SROCE_MAX_SGE];
+};
+
+/* What is left of the bounds of one run of an actor. */
+struct sroce_budget {
+	int			steps;
+	int			bytes;
+};
+
+static inline bool sroce_budget_left(const struct sroce_budget *budget)
+{
+	return budget->steps > 0 && budget->bytes > 0;
+}
+
+static inline void sroce_budget_use(struct sroce_budget *budget, u32 bytes)
+{
+	budget->steps--;
+	budget->bytes -= bytes;
+}
+
+static inline struct sroce_swqe *sroce_swqe(const struct sroce_sq *sq, u32 i)
+{
+	return sq->slots + (size_t)(i & sq->mask) * sq->stride;
+}
+
+static inline bool sroce_qp_is_dgram(const struct sroce_qp *qp)
+{
+	return qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI;
+}
+
+static inline bool sroce_qp_can_send(const struct sroce_qp *qp)
+{
+	return qp->state == IB_QPS_RTS || qp->state == IB_QPS_SQD;
+}
+
+static inline bool sroce_qp_can_receive(const struct sroce_qp *qp)
+{
+	return qp->state == IB_QPS_RTR || sroce_qp_can_send(qp) ||
+	       qp->state == IB_QPS_SQE;
+}
+
+/* actor.c */
+void sroce_qp_work(struct work_struct *work);
+void sroce_qp_kick(struct sroce_qp *qp, unsigned int event);
+void sroce_qp_drop_mail(struct sroce_qp *qp, bool close);
+
+/* qp.c */
+void sroce_qpn_init(void);
+
+/* qp.c; the token is held */
+void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type);
+void sroce_qp_error(struct sroce_qp *qp);
+void sroce_qp_send_error(struct sroce_qp *qp);
+void sroce_qp_cq_overflow(struct sroce_qp *qp);
+void sroce_qp_flush(struct sroce_qp *qp);
+
+/* queue.c; the token is held, but for the checks */
+enum ib_wc_status sroce_swqe_check(const struct sroce_qp *qp,
+				   const struct sroce_swqe *wqe);
+enum ib_wc_status sroce_swqe_sum(struct sroce_swqe *wqe);
+struct sroce_swqe *sroce_sq_fetch(struct sroce_qp *qp);
+void sroce_sq_complete(struct sroce_qp *qp, enum ib_wc_status status);
+void sroce_sq_drop(struct sroce_qp *qp);
+bool sroce_rq_take(struct sroce_qp *qp);
+void sroce_rq_complete(struct sroce_qp *qp, struct ib_wc *wc, bool solicited);
+void sroce_rq_drop(struct sroce_qp *qp);
+
+/* request.c; the token is held */
+bool sroce_request(struct sroce_qp *qp, struct sroce_budget *budget);
+void sroce_request_seek(struct sroce_qp *qp);
+void sroce_request_rewind(struct sroce_qp *qp);
+u32 sroce_read_chunk_end(const struct sroce_swqe *wqe, u32 off);
+
+/* complete.c; the token is held */
+void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt);
+void sroce_complete_local_error(struct sroce_qp *qp);
+void sroce_complete_timeout(struct sroce_qp *qp);
+
+/* respond.c; the token is held */
+bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget);
+void sroce_respond_reset(struct sroce_qp *qp, u32 psn);
+bool sroce_pkt_is_from_peer(const struct sroce_qp *qp,
+			    const struct sroce_pkt *pkt);
+
+/* timer.c; the token is held, but for init and stop */
+void sroce_timers_init(struct sroce_qp *qp);
+void sroce_timers_stop(struct sroce_qp *qp);
+void sroce_timer_start(struct sroce_qp *qp);
+void sroce_timer_check(struct sroce_qp *qp);
+void sroce_wait_for_room(struct sroce_qp *qp);
+void sroce_wait_for_rnr(struct sroce_qp *qp, u8 code);
+void sroce_wait_over(struct sroce_qp *qp);
+
+/* cq.c */
+int sroce_cq_post(struct sroce_cq *cq, const struct ib_wc *wc, bool solicited);
+void sroce_cq_purge(struct sroce_cq *cq, u32 qpn);
+
+#endif

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Work requests: from memory that the process can write at any time into
+ * copies of the kernel, checked once; and their completions.
+ */
+#include <rdma/rdma_user_rxe.h>
+
+#include "transport/qp.h"
+
+/* The part of a send work request in front of its SGEs, as words. */
+#define SROCE_SEND_HDR	offsetof(struct rxe_send_wqe, dma.sge)
+#define SROCE_RECV_HDR	offsetof(struct rxe_recv_wqe, dma.sge)
+
+union sroce_send_hdr {
+	struct rxe_send_wqe	wqe;
+	u64			words[SROCE_SEND_HDR / sizeof(u64)];
+};
+
+union sroce_recv_hdr {
+	struct rxe_recv_wqe	wqe;
+	u64			words[SROCE_RECV_HDR / sizeof(u64)];
+};
+
+/**
+ * sroce_swqe_check() - is this a work request that the QP can do?
+ * @qp: the QP
+ * @wqe: the work request; opcode, num_sge and flags are set
+ *
+ * Context: any.
+ * Return: IB_WC_SUCCESS, or the status that it is to be completed with.
+ */
+enum ib_wc_status sroce_swqe_check(const struct sroce_qp *qp,
+				   const struct sroce_swqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IB_WR_SEND:
+	case IB_WR_SEND_WITH_IMM:
+		break;
+	case IB_WR_RDMA_WRITE:
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		if (qp->type != IB_QPT_RC)
+			return IB_WC_LOC_QP_OP_ERR;
+		break;
+	case IB_WR_RDMA_READ:
+		if (qp->type != IB_QPT_RC || wqe->is_inline)
+			return IB_WC_LOC_QP_OP_ERR;
+		break;
+	default:
+		return IB_WC_LOC_QP_OP_ERR;
+	}
+	return IB_WC_SUCCESS;
+}
+
+/**
+ * sroce_swqe_sum() - length of a message from its SGEs
+ * @wqe: the work request with its SGEs
+ *
+ * The length that the process wrote is not used: providers get it wrong.
+ *
+ * Context: any.
+ * Return: IB_WC_SUCCESS and @wqe->length set, or IB_WC_LOC_LEN_ERR.
+ */
+enum ib_wc_status sroce_swqe_sum(struct sroce_swqe *wqe)
+{
+	u64 length = 0;
+	int i;
+
+	for (i = 0; i < wqe->num_sge; i++)
+		length += wqe->sge[i].length;
+	if (length > SROCE_MAX_MSG)
+		return IB_WC_LOC_LEN_ERR;
+	wqe->length = length;
+	return IB_WC_SUCCESS;
+}
+
+static enum ib_wc_status sroce_swqe_data(struct sroce_qp *qp,
+					 struct sroce_swqe *wqe,
+					 const struct rxe_send_wqe *hdr,
+					 const void *slot)
+{
+	const void *data = slot + SROCE_SEND_HDR;
+	u32 n = hdr->dma.num_sge;
+
+	/* The extended post calls mark inline data by having no SGE. */
+	wqe->is_inline = hdr->wr.send_flags & IB_SEND_INLINE ||
+			 (!n && hdr->dma.length);
+	if (wqe->is_inline) {
+		if (hdr->dma.length > qp->sq.max_inline)
+			return IB_WC_LOC_LEN_ERR;
+		wqe->length = hdr->dma.length;
+		sroce_ring_read(wqe->data, data, round_up(wqe->length, 8));
+		return IB_WC_SUCCESS;
+	}
+	if (n > qp->sq.max_sge)
+		return IB_WC_LOC_QP_OP_ERR;
+	wqe->num_sge = n;
+	sroce_ring_read(wqe->sge, data, n * sizeof(wqe->sge[0]));
+	return sroce_swqe_sum(wqe);
+}
+
+static enum ib_wc_status sroce_swqe_dest(struct sroce_qp *qp,
+					 struct sroce_swqe *wqe,
+					 const struct rxe_send_wqe *hdr)
+{
+	if (!sroce_qp_is_dgram(qp)) {
+		wqe->va = hdr->wr.wr.rdma.remote_addr;
+		wqe->rkey = hdr->wr.wr.rdma.rkey;
+		return IB_WC_SUCCESS;
+	}
+
+	wqe->qpn = hdr->wr.wr.ud.remote_qpn & SROCE_QPN_MASK;
+	wqe->qkey = hdr->wr.wr.ud.remote_qkey;
+	/* The top bit asks for the Q_Key of the QP itself, IBTA 10.2.5. */
+	if (wqe->qkey & BIT(31))
+		wqe->qkey = qp->attr.qkey;
+	wqe->av = sroce_av_find(qp->dev, hdr->wr.wr.ud.ah_num);
+	if (!wqe->av || wqe->av->pd != qp->pd)
+		return IB_WC_LOC_QP_OP_ERR;
+	return IB_WC_SUCCESS;
+}
+
+static void sroce_swqe_read(struct sroce_qp *qp, struct sroce_swqe *wqe,
+			    const void *slot)
+{
+	union sroce_send_hdr u;
+	const struct rxe_send_wqe *hdr = &u.wqe;
+	enum ib_wc_status status;
+
+	BUILD_BUG_ON(SROCE_SEND_HDR != 208);
+	sroce_ring_read(u.words, slot, SROCE_SEND_HDR);
+
+	memset(wqe, 0, sizeof(*wqe));
+	wqe->wr_id = hdr->wr.wr_id;
+	wqe->opcode = min_t(u32, hdr->wr.opcode, U8_MAX);
+	wqe->imm = hdr->wr.ex.imm_data;
+	wqe->signaled = qp->sq.sig_all ||
+			hdr->wr.send_flags & IB_SEND_SIGNALED;
+	wqe->solicited = hdr->wr.send_flags & IB_SEND_SOLICITED;
+	wqe->fence = hdr->wr.send_flags & IB_SEND_FENCE;
+
+	status = sroce_swqe_data(qp, wqe, hdr, slot);
+	if (status == IB_WC_SUCCESS)
+		status = sroce_swqe_check(qp, wqe);
+	if (status == IB_WC_SUCCESS)
+		status = sroce_swqe_dest(qp, wqe, hdr);
+	wqe->status = status;
+}
+
+/**
+ * sroce_sq_fetch() - take the next posted send work request
+ * @qp: the QP
+ *
+ * Context: softirq or bottom halves off, the token held.
+ * Return: the kernel's copy with @status set, or NULL when there is none.
+ */
+struct sroce_swqe *sroce_sq_fetch(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *wqe = sroce_swqe(sq, sq->fetched);
+
+	if (!sq->ring) {
+		/* A kernel user's post has filled the copy in. */
+		if (smp_load_acquire(&sq->posted) == sq->fetched)
+			return NULL;
+	} else {
+		if (!((sroce_ring_other(sq->ring) - sq->fetched) & sq->mask))
+			return NULL;
+		/* A producer index that lies cannot overrun the copies. */
+		if (sq->fetched - sq->head >= sq->max_wr)
+			return NULL;
+		sroce_swqe_read(qp, wqe, sroce_ring_slot(sq->ring, sq->fetched));
+	}
+	sq->fetched++;
+	return wqe;
+}
+
+static enum ib_wc_opcode sroce_wc_opcode(const struct sroce_swqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IB_WR_RDMA_WRITE:
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		return IB_WC_RDMA_WRITE;
+	case IB_WR_RDMA_READ:
+		return IB_WC_RDMA_READ;
+	default:
+		return IB_WC_SEND;
+	}
+}
+
+static void sroce_sq_retire(struct sroce_sq *sq, struct sroce_swqe *wqe)
+{
+	if (wqe->av) {
+		sroce_av_put(wqe->av);
+		wqe->av = NULL;
+	}
+	/* A kernel user's post may reuse the copy from here on. */
+	smp_store_release(&sq->head, sq->head + 1);
+	if (sq->ring)
+		sroce_ring_move(sq->ring, sq->head);
+}
+
+/**
+ * sroce_sq_complete() - complete the oldest send work request
+ * @qp: the QP; the work request is fetched
+ * @status: its status; all but success make a completion even when none was
+ *	    asked for
+ *
+ * Context: softirq or bottom halves off, the token held.  May put the QP into
+ * the error state, when the CQ is full.
+ */
+void sroce_sq_complete(struct sroce_qp *qp, enum ib_wc_status status)
+{
+	struct sroce_swqe *wqe = sroce_swqe(&qp->sq, qp->sq.head);
+	struct ib_wc wc = {
+		.wr_id = wqe->wr_id,
+		.status = status,
+		.opcode = sroce_wc_opcode(wqe),
+		.byte_len = wqe->length,
+		.qp = qp->ibqp,
+		.port_num = 1,
+	};
+	bool post = wqe->signaled || status != IB_WC_SUCCESS;
+
+	sroce_sq_retire(&qp->sq, wqe);
+	if (post && sroce_cq_post(qp->scq, &wc, false))
+		sroce_qp_cq_overflow(qp);
+}
+
+/**
+ * sroce_sq_drop() - forget all send work requests, without completions
+ * @qp: the QP
+ *
+ * Context: bottom halves off, the token held.
+ */
+void sroce_sq_drop(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+
+	while (sq->head != sq->fetched)
+		sroce_sq_retire(sq, sroce_swqe(sq, sq->head));
+	if (!sq->ring) {
+		while (sroce_sq_fetch(qp))
+			sroce_sq_retire(sq, sroce_swqe(sq, sq->head));
+	} else {
+		sroce_ring_move(sq->ring, sroce_ring_other(sq->ring));
+		sq->fetched = sq->ring->index;
+		sq->head = sq->fetched;
+	}
+	memset(&qp->req, 0, sizeof(qp->req));
+	qp->req.next = sq->head;
+}
+
+static bool sroce_rq_fetch_user(struct sroce_rq *rq)
+{
+	struct sroce_rwqe *wqe = rq->cur;
+	union sroce_recv_hdr u;
+	const void *slot;
+
+	if (sroce_ring_other(rq->ring) == rq->ring->index)
+		return false;
+	slot = sroce_ring_slot(rq->ring, rq->ring->index);
+	sroce_ring_read(u.words, slot, SROCE_RECV_HDR);
+
+	wqe->wr_id = u.wqe.wr_id;
+	/* More entries than the QP has: as good as none. */
+	wqe->num_sge = u.wqe.dma.num_sge > rq->max_sge ? 0 : u.wqe.dma.num_sge;
+	sroce_ring_read(wqe->sge, slot + SROCE_RECV_HDR,
+			wqe->num_sge * sizeof(wqe->sge[0]));
+	sroce_ring_move(rq->ring, rq->ring->index + 1);
+	return true;
+}
+
+static bool sroce_rq_fetch_kernel(struct sroce_rq *rq)
+{
+	const struct sroce_rwqe *wqe;
+
+	if (smp_load_acquire(&rq->posted) == rq->head)
+		return false;
+	wqe = rq->slots + (size_t)(rq->head & rq->mask) * rq->stride;
+	memcpy(rq->cur, wqe, struct_size(wqe, sge, wqe->num_sge));
+	smp_store_release(&rq->head, rq->head + 1);
+	return true;
+}
+
+/**
+ * sroce_rq_take() - have a receive work request at hand
+ * @qp: the QP
+ *
+ * Context: softirq or bottom halves off, the token held.
+ * Return: true when qp->rq.cur is valid; it stays until it is completed.
+ */
+bool sroce_rq_take(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+	u64 length = 0;
+	u32 i;
+
+	if (rq->busy)
+		return true;
+	rq->busy = rq->ring ? sroce_rq_fetch_user(rq) :
+			      sroce_rq_fetch_kernel(rq);
+	if (!rq->busy)
+		return false;
+	for (i = 0; i < rq->cur->num_sge; i++)
+		length += rq->cur->sge[i].length;
+	rq->cur->length = min_t(u64, length, U32_MAX);
+	return true;
+}
+
+/**
+ * sroce_rq_complete() - complete the receive work request at hand
+ * @qp: the QP
+ * @wc: completion; wr_id, qp and port are filled in here
+ * @solicited: the sender asked for an event
+ *
+ * Context: softirq or bottom halves off, the token held.  May put the QP into
+ * the error state, when the CQ is full.
+ */
+void sroce_rq_complete(struct sroce_qp *qp, struct ib_wc *wc, bool solicited)
+{
+	wc->wr_id = qp->rq.cur->wr_id;
+	wc->qp = qp->ibqp;
+	wc->port_num = 1;
+	qp->rq.busy = false;
+	if (sroce_cq_post(qp->rcq, wc, solicited))
+		sroce_qp_cq_overflow(qp);
+}
+
+/**
+ * sroce_rq_drop() - forget all receive work requests, without completions
+ * @qp: the QP
+ *
+ * Context: bottom halves off, the token held.
+ */
+void sroce_rq_drop(struct sroce_qp *qp)
+{
+	struct sroce_rq *rq = &qp->rq;
+
+	rq->busy = false;
+	if (!rq->max_wr)
+		return;
+	if (rq->ring)
+		sroce_ring_move(rq->ring, sroce_ring_other(rq->ring));
+	else
+		smp_store_release(&rq->head, smp_load_acquire(&rq->posted));
+}

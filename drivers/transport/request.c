@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The requester: from work requests to packets.  IBTA vol. 1, 9.7.2 and 9.8.
+ */
+#include <rdma/ib_pack.h>
+
+#include "transport/qp.h"
+
+/* P_Key of packets: there is one, the default partition. */
+#define SROCE_PKEY	0xffff
+
+/* The work request to send from, or NULL when there is none to start. */
+static struct sroce_swqe *sroce_request_current(struct sroce_qp *qp)
+{
+	struct sroce_requester *req = &qp->req;
+	struct sroce_swqe *wqe;
+
+	if (req->next != qp->sq.fetched) {
+		wqe = sroce_swqe(&qp->sq, req->next);
+		if (wqe->started || qp->state == IB_QPS_RTS)
+			return wqe;
+		return NULL;
+	}
+	return qp->state == IB_QPS_RTS ? sroce_sq_fetch(qp) : NULL;
+}
+
+/* Which part of its message a piece is. */
+enum sroce_part { PART_MIDDLE = 0, PART_FIRST = 1, PART_LAST = 2, PART_ONLY = 3 };
+
+static u8 sroce_send_opcode(const struct sroce_swqe *wqe, enum sroce_part part)
+{
+	static const u8 send[] = {
+		[PART_FIRST]	= IB_OPCODE_RC_SEND_FIRST,
+		[PART_MIDDLE]	= IB_OPCODE_RC_SEND_MIDDLE,
+		[PART_LAST]	= IB_OPCODE_RC_SEND_LAST,
+		[PART_ONLY]	= IB_OPCODE_RC_SEND_ONLY,
+	};
+	static const u8 write[] = {
+		[PART_FIRST]	= IB_OPCODE_RC_RDMA_WRITE_FIRST,
+		[PART_MIDDLE]	= IB_OPCODE_RC_RDMA_WRITE_MIDDLE,
+		[PART_LAST]	= IB_OPCODE_RC_RDMA_WRITE_LAST,
+		[PART_ONLY]	= IB_OPCODE_RC_RDMA_WRITE_ONLY,
+	};
+	/* The opcode with immediate data follows the one without. */
+	u8 imm = (part & PART_LAST) && (wqe->opcode == IB_WR_SEND_WITH_IMM ||
+			wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM);
+
+	if (wqe->opcode == IB_WR_SEND || wqe->opcode == IB_WR_SEND_WITH_IMM)
+		return send[part] + imm;
+	return write[part] + imm;
+}
+
+/*
+ * Payload of a piece of the message.  0, or the status that the work request
+ * is to be completed with.
+ */
+static enum ib_wc_status sroce_send_payload(struct sroce_qp *qp,
+					    struct sroce_swqe *wqe, u32 off,
+					    u32 len,
+					    struct sroce_payload *payload)
+{
+	int n;
+
+	payload->len = len;
+	if (!len) {
+		payload->kind = SROCE_PAYLOAD_NONE;
+		return IB_WC_SUCCESS;
+	}
+	if (wqe->is_inline) {
+		payload->kind = SROCE_PAYLOAD_BUF;
+		payload->buf = wqe->data + off;
+		return IB_WC_SUCCESS;
+	}
+	n = sroce_segs_get(&qp->dev->keys, qp->pd, 0, wqe->sge, wqe->num_sge,
+			   off, len, qp->seg, ARRAY_SIZE(qp->seg));
+	if (n < 0)
+		return IB_WC_LOC_PROT_ERR;
+	payload->kind = SROCE_PAYLOAD_SEGS;
+	payload->seg = qp->seg;
+	payload->nseg = n;
+	return IB_WC_SUCCESS;
+}
+
+/**
+ * sroce_read_chunk_end() - where the READ request of a byte ends
+ * @wqe: RDMA READ work request
+ * @off: offset of the byte in the message
+ *
+ * A READ is asked for in chunks, each a request of its own with its own
+ * responses, so that no more data is on its way than the requester has room
+ * for.  The bounds don't depend on where a retransmission starts.
+ *
+ * Context: any.
+ * Return: offset of the first byte of the next chunk, or the length.
+ */
+u32 sroce_read_chunk_end(const struct sroce_swqe *wqe, u32 off)
+{
+	u64 end = round_down(off, SROCE_READ_CHUNK) + (u64)SROCE_READ_CHUNK;
+
+	return min_t(u64, end, wqe->length);
+}
+
+/* The target of a READ is checked before the peer is bothered. */
+static bool sroce_read_target_ok(struct sroce_qp *qp, struct sroce_swqe *wqe)
+{
+	int n;
+
+	if (!wqe->length)
+		return true;
+	n = sroce_segs_get(&qp->dev->keys, qp->pd, IB_ACCESS_LOCAL_WRITE,
+			   wqe->sge, wqe->num_sge, 0, wqe->length,
+			   qp->seg, ARRAY_SIZE(qp->seg));
+	if (n < 0)
+		return false;
+	sroce_segs_put(qp->seg, n);
+	return true;
+}
+
+static void sroce_request_sent(struct sroce_qp *qp, u32 npsn)
+{
+	struct sroce_requester *req = &qp->req;
+
+	if (qp->comp.una == req->psn)
+		sroce_timer_start(qp);
+	req->psn = psn_add(req->psn, npsn);
+	if (psn_diff(req->psn, req->max_psn) > 0)
+		req->max_psn = req->psn;
+}
+
+static void sroce_send_read(struct sroce_qp *qp, struct sroce_tx *tx,
+			    struct sroce_swqe *wqe, struct sroce_budget *budget)
+{
+	struct sroce_requester *req = &qp->req;
+	u32 end = sroce_read_chunk_end(wqe, req->off);
+	struct sroce_pkt pkt = {
+		.opcode = IB_OPCODE_RC_RDMA_READ_REQUEST,
+		.flags = SROCE_PKT_ACKREQ,
+		.pkey = SROCE_PKEY,
+		.qpn = qp->attr.dest_qp_num,
+		.psn = req->psn,
+		.npsn = psn_count(end - req->off, qp->mtu),
+		.va = wqe->va + req->off,
+		.rkey = wqe->rkey,
+		.dma_len = end - req->off,
+	};
+
+	sroce_tx_add(tx, &pkt);
+	sroce_budget_use(budget, 0);
+	req->reads++;
+	req->off = end;
+	sroce_request_sent(qp, pkt.npsn);
+}
+
+static enum ib_wc_status sroce_send_data(struct sroce_qp *qp,
+					 struct sroce_tx *tx,
+					 struct sroce_swqe *wqe, u32 window,
+					 struct sroce_budget *budget)
+{
+	struct sroce_requester *req = &qp->req;
+	u32 unit = tx->path == SROCE_PATH_LOCAL ? SROCE_SLICE : qp->mtu;
+	u32 len = min(wqe->length - req->off, unit);
+	enum sroce_part part = 0;
+	enum ib_wc_status status;
+	struct sroce_pkt pkt = {
+		.pkey = SROCE_PKEY,
+		.qpn = qp->attr.dest_qp_num,
+		.psn = req->psn,
+		.npsn = psn_count(len, qp->mtu),
+		.va = wqe->va,
+		.rkey = wqe->rkey,
+		.dma_len = wqe->length,
+		.imm = wqe->imm,
+	};
+
+	if (!req->off)
+		part |= PART_FIRST;
+	if (req->off + len == wqe->length)
+		part |= PART_LAST;
+	pkt.opcode = sroce_send_opcode(wqe, part);
+
+	req->since_ack_req += pkt.npsn;
+	if (part & PART_LAST || req->since_ack_req >= SROCE_ACK_EVERY ||
+	    psn_diff(req->psn, qp->comp.una) + pkt.npsn >= window) {
+		pkt.flags |= SROCE_PKT_ACKREQ;
+		req->since_ack_req = 0;
+	}
+	if (part & PART_LAST && wqe->solicited)
+		pkt.flags |= SROCE_PKT_SE;
+
+	status = sroce_send_payload(qp, wqe, req->off, len, &pkt.payload);
+	if (status != IB_WC_SUCCESS)
+		return status;
+	/* A packet that can't be sent is a packet lost: the timer sees to it. */
+	sroce_tx_add(tx, &pkt);
+	sroce_budget_use(budget, len);
+	req->off += len;
+	sroce_request_sent(qp, pkt.npsn);
+	return IB_WC_SUCCESS;
+}
+
+/* Begin a work request: it gets its PSNs.  False when it has to wait. */
+static bool sroce_request_start(struct sroce_qp *qp, struct sroce_swqe *wqe)
+{
+	/* A fence waits for all READs before it, IBTA 10.8.3.3. */
+	if (wqe->fence && qp->req.reads)
+		return false;
+	if (wqe->status == IB_WC_SUCCESS && wqe->opcode == IB_WR_RDMA_READ &&
+	    !sroce_read_target_ok(qp, wqe))
+		wqe->status = IB_WC_LOC_PROT_ERR;
+	wqe->first_psn = qp->req.psn;
+	wqe->npsn = psn_count(wqe->length, qp->mtu);
+	wqe->started = true;
+	return true;
+}
+
+/* Send one packet, slice or READ request.  False when nothing more can go. */
+static bool sroce_request_one(struct sroce_qp *qp, struct sroce_tx *tx,
+			      struct sroce_swqe *wqe,
+			      struct sroce_budget *budget)
+{
+	struct sroce_requester *req = &qp->req;
+	u32 window = SROCE_WINDOW_BYTES / qp->mtu;
+
+	if (psn_diff(req->psn, qp->comp.una) >= window)
+		return false;
+	if (!wqe->started && !sroce_request_start(qp, wqe))
+		return false;
+	if (wqe->opcode == IB_WR_RDMA_READ && wqe->status == IB_WC_SUCCESS) {
+		if (req->reads >= max_t(u32, qp->attr.max_rd_atomic, 1))
+			return false;
+		sroce_send_read(qp, tx, wqe, budget);
+	} else {
+		if (wqe->status == IB_WC_SUCCESS)
+			wqe->status = sroce_send_data(qp, tx, wqe, window,
+						      budget);
+		if (wqe->status != IB_WC_SUCCESS) {
+			req->stop = true;
+			return false;
+		}
+	}
+	if (req->off == wqe->length) {
+		req->next++;
+		req->off = 0;
+	}
+	return true;
+}
+
+static void sroce_request_drained(struct sroce_qp *qp)
+{
+	if (qp->state != IB_QPS_SQD || qp->sq_drained ||
+	    qp->sq.head != qp->req.next || qp->req.off)
+		return;
+	qp->sq_drained = true;
+	if (qp->attr.en_sqd_async_notify)
+		sroce_qp_event(qp, IB_EVENT_SQ_DRAINED);
+}
+
+static bool sroce_request_rc(struct sroce_qp *qp, struct sroce_budget *budget)
+{
+	struct sroce_requester *req = &qp->req;
+	struct sroce_swqe *wqe;
+	struct sroce_tx tx;
+	bool begun = false;
+	bool more = false;
+
+	while (!req->rnr_wait && !qp->room_wait && !req->stop) {
+		wqe = sroce_request_current(qp);
+		if (!wqe)
+			break;
+		if (!sroce_budget_left(budget)) {
+			more = true;
+			break;
+		}
+		if (!begun) {
+			sroce_tx_begin(&tx, qp->dev, qp->av);
+			begun = true;
+		}
+		if (!sroce_tx_room(&tx)) {
+			sroce_wait_for_room(qp);
+			break;
+		}
+		if (!sroce_request_one(qp, &tx, wqe, budget))
+			break;
+	}
+	if (begun)
+		sroce_tx_end(&tx);
+	if (req->stop)
+		sroce_complete_local_error(qp);
+	sroce_request_drained(qp);
+	return more;
+}
+
+static enum ib_wc_status sroce_send_datagram(struct sroce_qp *qp,
+					     struct sroce_tx *tx,
+					     struct sroce_swqe *wqe)
+{
+	struct sroce_pkt pkt = {
+		.opcode = wqe->opcode == IB_WR_SEND_WITH_IMM ?
+			IB_OPCODE_UD_SEND_ONLY_WITH_IMMEDIATE :
+			IB_OPCODE_UD_SEND_ONLY,
+		.flags = wqe->solicited ? SROCE_PKT_SE : 0,
+		.pkey = SROCE_PKEY,
+		.qpn = wqe->qpn,
+		.psn = qp->req.psn,
+		.npsn = 1,
+		.qkey = wqe->qkey,
+		.src_qpn = qp->qpn,
+		.imm = wqe->imm,
+	};
+	enum ib_wc_status status;
+
+	if (wqe->length > qp->mtu)
+		return IB_WC_LOC_LEN_ERR;
+	status = sroce_send_payload(qp, wqe, 0, wqe->length, &pkt.payload);
+	if (status != IB_WC_SUCCESS)
+		return status;
+	sroce_tx_add(tx, &pkt);
+	qp->req.psn = psn_add(qp->req.psn, 1);
+	return IB_WC_SUCCESS;
+}
+
+/* A datagram is done when it is sent: there is no answer to wait for. */
+static bool sroce_request_datagrams(struct sroce_qp *qp,
+				    struct sroce_budget *budget)
+{
+	struct sroce_requester *req = &qp->req;
+	enum ib_wc_status status;
+	struct sroce_swqe *wqe;
+	struct sroce_tx tx;
+
+	while (!qp->room_wait && qp->state == IB_QPS_RTS) {
+		wqe = sroce_request_current(qp);
+		if (!wqe)
+			break;
+		if (!sroce_budget_left(budget))
+			return true;
+		sroce_budget_use(budget, wqe->length);
+		status = wqe->status;
+		if (status == IB_WC_SUCCESS) {
+			sroce_tx_begin(&tx, qp->dev, wqe->av);
+			if (!sroce_tx_room(&tx)) {
+				sroce_tx_end(&tx);
+				sroce_wait_for_room(qp);
+				break;
+			}
+			status = sroce_send_datagram(qp, &tx, wqe);
+			sroce_tx_end(&tx);
+		}
+		req->next++;
+		sroce_sq_complete(qp, status);
+		if (status != IB_WC_SUCCESS)
+			sroce_qp_send_error(qp);
+	}
+	sroce_request_drained(qp);
+	return false;
+}
+
+/**
+ * sroce_request() - send what can be sent
+ * @qp: the QP
+ * @budget: of this run of the actor
+ *
+ * Context: softirq or bottom halves off, the token held.
+ * Return: true when the budget ended it.
+ */
+bool sroce_request(struct sroce_qp *qp, struct sroce_budget *budget)
+{
+	if (!sroce_qp_can_send(qp))
+		return false;
+	if (sroce_qp_is_dgram(qp))
+		return sroce_request_datagrams(qp, budget);
+	return sroce_request_rc(qp, budget);
+}
+
+/**
+ * sroce_request_seek() - go on sending from the oldest unacknowledged PSN
+ * @qp: the QP
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_request_seek(struct sroce_qp *qp)
+{
+	struct sroce_requester *req = &qp->req;
+	struct sroce_swqe *wqe = sroce_swqe(&qp->sq, qp->sq.head);
+
+	req->next = qp->sq.head;
+	req->psn = qp->comp.una;
+	req->off = 0;
+	req->reads = 0;
+	/* If a bad work request is still ahead it stops the requester again. */
+	req->stop = false;
+	if (qp->sq.head != qp->sq.fetched && wqe->started)
+		req->off = psn_diff(req->psn, wqe->first_psn) * qp->mtu;
+}
+
+/**
+ * sroce_request_rewind() - send again what is unacknowledged
+ * @qp: the QP
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_request_rewind(struct sroce_qp *qp)
+{
+	qp->comp.rewound = true;
+	sroce_count(qp->dev->stats, SROCE_CNT_RETRANSMITS);
+	sroce_request_seek(qp);
+}

@@ -1,0 +1,590 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The responder: requests from the peer.  IBTA vol. 1, 9.7.3, 9.7.4 and 9.8.
+ */
+#include <rdma/ib_pack.h>
+
+#include "transport/aeth.h"
+#include "transport/qp.h"
+
+#define SROCE_GRH	40u
+
+/* No message is under way. */
+#define SROCE_NO_OP	0xff
+
+static void sroce_respond_send(struct sroce_qp *qp, u8 syndrome, u32 psn)
+{
+	struct sroce_pkt pkt = {
+		.opcode = IB_OPCODE_RC_ACKNOWLEDGE,
+		.pkey = 0xffff,
+		.qpn = qp->attr.dest_qp_num,
+		.psn = psn,
+		.npsn = 1,
+		.syndrome = syndrome,
+		.msn = qp->resp.msn,
+	};
+	struct sroce_tx tx;
+
+	sroce_tx_begin(&tx, qp->dev, qp->av);
+	sroce_tx_add(&tx, &pkt);
+	sroce_tx_end(&tx);
+}
+
+static void sroce_respond_ack(struct sroce_qp *qp)
+{
+	if (!qp->resp.ack_due)
+		return;
+	qp->resp.ack_due = false;
+	sroce_respond_send(qp, AETH_ACK | AETH_NO_CREDITS,
+			   psn_add(qp->resp.psn, -1));
+}
+
+/* Refuse the request at the expected PSN, for good. */
+static void sroce_respond_fail(struct sroce_qp *qp, u8 nak,
+			       enum ib_event_type event)
+{
+	qp->resp.ack_due = false;
+	sroce_respond_send(qp, AETH_NAK | nak, qp->resp.psn);
+	if (nak == AETH_NAK_REM_ACCESS)
+		sroce_count(qp->dev->stats, SROCE_CNT_ACCESS_ERR);
+	sroce_qp_error(qp);
+	sroce_qp_event(qp, event);
+}
+
+static void sroce_respond_invalid(struct sroce_qp *qp)
+{
+	sroce_respond_fail(qp, AETH_NAK_INV_REQ, IB_EVENT_QP_REQ_ERR);
+}
+
+static void sroce_respond_no_access(struct sroce_qp *qp)
+{
+	sroce_respond_fail(qp, AETH_NAK_REM_ACCESS, IB_EVENT_QP_ACCESS_ERR);
+}
+
+/* The receive request at hand can't take the message: both sides hear of it. */
+static void sroce_respond_recv_fail(struct sroce_qp *qp,
+				    enum ib_wc_status status, u8 nak)
+{
+	struct ib_wc wc = {
+		.status = status,
+		.opcode = IB_WC_RECV,
+	};
+
+	qp->resp.ack_due = false;
+	sroce_respond_send(qp, AETH_NAK | nak, qp->resp.psn);
+	sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
+	sroce_rq_complete(qp, &wc, false);
+	sroce_qp_error(qp);
+}
+
+/* Write bytes to the receive request at hand.  False: its memory is not ours */
+static bool sroce_scatter(struct sroce_qp *qp, u32 off,
+			  const struct sroce_payload *payload)
+{
+	struct sroce_rwqe *wqe = qp->rq.cur;
+	int n;
+
+	if (!payload->len)
+		return true;
+	n = sroce_segs_get(&qp->dev->keys, qp->pd, IB_ACCESS_LOCAL_WRITE,
+			   wqe->sge, wqe->num_sge, off, payload->len,
+			   qp->rseg, ARRAY_SIZE(qp->rseg));
+	if (n < 0)
+		return false;
+	sroce_payload_write(payload, qp->rseg, n);
+	sroce_segs_put(qp->rseg, n);
+	return true;
+}
+
+/*
+ * Remote access to memory by key.  Returns the number of segments in
+ * qp->rseg, at least 1.
+ */
+static int sroce_remote_segs(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
+			     int access)
+{
+	struct ib_sge sge = { .addr = va, .length = len, .lkey = rkey };
+
+	return sroce_segs_get(&qp->dev->keys, qp->pd, access, &sge, 1, 0, len,
+			      qp->rseg, ARRAY_SIZE(qp->rseg));
+}
+
+static bool sroce_remote_ok(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
+			    int access)
+{
+	int n;
+
+	/* A message without bytes does not check the key, IBTA 9.7.4.1.2. */
+	if (!len)
+		return true;
+	n = sroce_remote_segs(qp, rkey, va, len, access);
+	if (n < 0)
+		return false;
+	sroce_segs_put(qp->rseg, n);
+	return true;
+}
+
+/*
+ * READ responses are sent a few at a time, and requests behind the READ wait
+ * for them: they might overwrite what it reads.
+ */
+enum sroce_read_end { READ_DONE, READ_BUDGET, READ_ROOM };
+
+static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
+					      struct sroce_budget *budget)
+{
+	struct sroce_responder *resp = &qp->resp;
+	enum sroce_read_end end = READ_DONE;
+	struct sroce_tx tx;
+
+	/* Answers keep the order of the requests. */
+	sroce_respond_ack(qp);
+	sroce_tx_begin(&tx, qp->dev, qp->av);
+	while (resp->read.active) {
+		u32 unit = tx.path == SROCE_PATH_LOCAL ? SROCE_SLICE : qp->mtu;
+		u32 len = min(resp->read.length - resp->read.off, unit);
+		bool first = !resp->read.off;
+		bool last = resp->read.off + len == resp->read.length;
+		struct sroce_pkt pkt = {
+			.pkey = 0xffff,
+			.qpn = qp->attr.dest_qp_num,
+			.psn = resp->read.psn,
+			.npsn = psn_count(len, qp->mtu),
+			.syndrome = AETH_ACK | AETH_NO_CREDITS,
+			.msn = resp->msn,
+			.payload.len = len,
+		};
+		int n;
+
+		if (!sroce_budget_left(budget)) {
+			end = READ_BUDGET;
+			break;
+		}
+		if (!sroce_tx_room(&tx)) {
+			end = READ_ROOM;
+			break;
+		}
+		if (len) {
+			n = sroce_remote_segs(qp, resp->read.rkey,
+					      resp->read.va + resp->read.off,
+					      len, IB_ACCESS_REMOTE_READ);
+			if (n < 0) {
+				resp->read.active = false;
+				resp->psn = resp->read.psn;
+				sroce_tx_end(&tx);
+				sroce_respond_no_access(qp);
+				return READ_DONE;
+			}
+			pkt.payload.kind = SROCE_PAYLOAD_SEGS;
+			pkt.payload.seg = qp->rseg;
+			pkt.payload.nseg = n;
+		}
+		if (first && last)
+			pkt.opcode = IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY;
+		else if (first)
+			pkt.opcode = IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST;
+		else if (last)
+			pkt.opcode = IB_OPCODE_RC_RDMA_READ_RESPONSE_LAST;
+		else
+			pkt.opcode = IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
+
+		sroce_tx_add(&tx, &pkt);
+		sroce_budget_use(budget, len);
+		resp->read.off += len;
+		resp->read.psn = psn_add(resp->read.psn, pkt.npsn);
+		if (last)
+			resp->read.active = false;
+	}
+	sroce_tx_end(&tx);
+	return end;
+}
+
+static void sroce_read_begin(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+{
+	qp->resp.read.active = true;
+	qp->resp.read.va = pkt->va;
+	qp->resp.read.rkey = pkt->rkey;
+	qp->resp.read.length = pkt->dma_len;
+	qp->resp.read.off = 0;
+	qp->resp.read.psn = pkt->psn;
+}
+
+/* A request that was executed before.  IBTA 9.7.5.1.6 and 9.7.5.1.7. */
+static void sroce_respond_duplicate(struct sroce_qp *qp,
+				    const struct sroce_pkt *pkt)
+{
+	u32 end;
+
+	sroce_count(qp->dev->stats, SROCE_CNT_DUP_REQ);
+	if (!(sroce_opcodes[pkt->opcode].flags & SROCE_OP_READ)) {
+		qp->resp.ack_due = true;
+		return;
+	}
+	if (pkt->dma_len > SROCE_MAX_MSG)
+		return;
+	/* Executed again: that the memory may have changed is allowed for. */
+	end = psn_add(pkt->psn, psn_count(pkt->dma_len, qp->mtu));
+	if (psn_diff(end, qp->resp.psn) > 0)
+		return;
+	if (!sroce_remote_ok(qp, pkt->rkey, pkt->va, pkt->dma_len,
+			     IB_ACCESS_REMOTE_READ))
+		return;
+	sroce_read_begin(qp, pkt);
+}
+
+static void sroce_respond_early(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_responder *resp = &qp->resp;
+
+	sroce_count(qp->dev->stats, SROCE_CNT_OUT_OF_SEQ);
+	/*
+	 * One NAK for one loss.  When PSNs go back without reaching the one
+	 * that is expected, the requester did send again and it was lost again.
+	 */
+	if (!resp->naked || psn_diff(psn, resp->early) <= 0) {
+		sroce_respond_ack(qp);
+		sroce_respond_send(qp, AETH_NAK | AETH_NAK_PSN_SEQ, resp->psn);
+	}
+	resp->naked = true;
+	resp->early = psn;
+}
+
+/* May this opcode follow the last one, and is the payload as long as it says */
+static bool sroce_request_fits(const struct sroce_qp *qp,
+			       const struct sroce_pkt *pkt)
+{
+	u32 op = sroce_opcodes[pkt->opcode].flags;
+	const u32 kind = SROCE_OP_SEND | SROCE_OP_WRITE;
+	u32 len = pkt->payload.len;
+
+	if (op & SROCE_OP_FIRST) {
+		if (qp->resp.last_op != SROCE_NO_OP)
+			return false;
+	} else {
+		if (qp->resp.last_op == SROCE_NO_OP ||
+		    (sroce_opcodes[qp->resp.last_op].flags ^ op) & kind)
+			return false;
+	}
+	if (!(op & kind))
+		return true;
+	if (!(op & SROCE_OP_LAST))
+		return len == pkt->npsn * qp->mtu;
+	if (len > pkt->npsn * qp->mtu)
+		return false;
+	return len || op & SROCE_OP_FIRST;
+}
+
+static void sroce_respond_rnr(struct sroce_qp *qp)
+{
+	sroce_count(qp->dev->stats, SROCE_CNT_SENT_RNR);
+	sroce_respond_ack(qp);
+	sroce_respond_send(qp, AETH_RNR | qp->attr.min_rnr_timer,
+			   qp->resp.psn);
+	qp->resp.naked = true;
+	/* All that follows is to be sent again. */
+	qp->resp.early = qp->resp.psn;
+}
+
+/* Each returns true when the packet is executed. */
+static bool sroce_respond_send_op(struct sroce_qp *qp,
+				  const struct sroce_pkt *pkt, u32 op)
+{
+	struct sroce_responder *resp = &qp->resp;
+
+	if (!sroce_rq_take(qp)) {
+		sroce_respond_rnr(qp);
+		return false;
+	}
+	if (op & SROCE_OP_FIRST)
+		resp->off = 0;
+	if ((u64)resp->off + pkt->payload.len > qp->rq.cur->length) {
+		sroce_respond_recv_fail(qp, IB_WC_LOC_LEN_ERR,
+					AETH_NAK_INV_REQ);
+		return false;
+	}
+	if (!sroce_scatter(qp, resp->off, &pkt->payload)) {
+		sroce_respond_recv_fail(qp, IB_WC_LOC_PROT_ERR,
+					AETH_NAK_REM_OP);
+		return false;
+	}
+	resp->off += pkt->payload.len;
+	return true;
+}
+
+static bool sroce_respond_write_op(struct sroce_qp *qp,
+				   const struct sroce_pkt *pkt, u32 op)
+{
+	struct sroce_responder *resp = &qp->resp;
+	u32 len = pkt->payload.len;
+	int n;
+
+	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_WRITE)) {
+		sroce_respond_invalid(qp);
+		return false;
+	}
+	if (op & SROCE_OP_FIRST) {
+		if (pkt->dma_len > SROCE_MAX_MSG) {
+			sroce_respond_invalid(qp);
+			return false;
+		}
+		if (!sroce_remote_ok(qp, pkt->rkey, pkt->va, pkt->dma_len,
+				     IB_ACCESS_REMOTE_WRITE)) {
+			sroce_respond_no_access(qp);
+			return false;
+		}
+		resp->va = pkt->va;
+		resp->rkey = pkt->rkey;
+		resp->resid = pkt->dma_len;
+		resp->off = 0;
+	}
+	if (len > resp->resid || (op & SROCE_OP_LAST && len != resp->resid)) {
+		sroce_respond_invalid(qp);
+		return false;
+	}
+	/* A receive request is used up by the end of the message only. */
+	if (op & SROCE_OP_IMM && !sroce_rq_take(qp)) {
+		sroce_respond_rnr(qp);
+		return false;
+	}
+	if (len) {
+		n = sroce_remote_segs(qp, resp->rkey, resp->va, len,
+				      IB_ACCESS_REMOTE_WRITE);
+		if (n < 0) {
+			sroce_respond_no_access(qp);
+			return false;
+		}
+		sroce_payload_write(&pkt->payload, qp->rseg, n);
+		sroce_segs_put(qp->rseg, n);
+	}
+	resp->va += len;
+	resp->resid -= len;
+	resp->off += len;
+	return true;
+}
+
+static bool sroce_respond_read_op(struct sroce_qp *qp,
+				  const struct sroce_pkt *pkt)
+{
+	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_READ) ||
+	    pkt->dma_len > SROCE_MAX_MSG) {
+		sroce_respond_invalid(qp);
+		return false;
+	}
+	if (!sroce_remote_ok(qp, pkt->rkey, pkt->va, pkt->dma_len,
+			     IB_ACCESS_REMOTE_READ)) {
+		sroce_respond_no_access(qp);
+		return false;
+	}
+	sroce_read_begin(qp, pkt);
+	return true;
+}
+
+static void sroce_respond_received(struct sroce_qp *qp,
+				   const struct sroce_pkt *pkt, u32 op)
+{
+	struct ib_wc wc = {
+		.status = IB_WC_SUCCESS,
+		.opcode = op & SROCE_OP_WRITE ? IB_WC_RECV_RDMA_WITH_IMM :
+						IB_WC_RECV,
+		.byte_len = qp->resp.off,
+		.src_qp = qp->attr.dest_qp_num,
+	};
+
+	if (op & SROCE_OP_IMM) {
+		wc.wc_flags |= IB_WC_WITH_IMM;
+		wc.ex.imm_data = pkt->imm;
+	}
+	sroce_count(qp->dev->stats, SROCE_CNT_RDMA_RECVS);
+	sroce_rq_complete(qp, &wc, pkt->flags & SROCE_PKT_SE);
+}
+
+static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+{
+	struct sroce_responder *resp = &qp->resp;
+	u32 op = sroce_opcodes[pkt->opcode].flags;
+	s32 ahead = psn_diff(pkt->psn, resp->psn);
+	u32 npsn = pkt->npsn;
+	bool done;
+
+	if (!sroce_pkt_is_from_peer(qp, pkt))
+		return;
+	if (qp->state == IB_QPS_RTR && !qp->comm_est) {
+		qp->comm_est = true;
+		sroce_qp_event(qp, IB_EVENT_COMM_EST);
+	}
+	if (ahead > 0) {
+		sroce_respond_early(qp, pkt->psn);
+		return;
+	}
+	if (ahead < 0) {
+		sroce_respond_duplicate(qp, pkt);
+		return;
+	}
+	resp->naked = false;
+
+	if (!sroce_request_fits(qp, pkt)) {
+		sroce_respond_invalid(qp);
+		return;
+	}
+	if (op & SROCE_OP_SEND) {
+		done = sroce_respond_send_op(qp, pkt, op);
+	} else if (op & SROCE_OP_WRITE) {
+		done = sroce_respond_write_op(qp, pkt, op);
+	} else if (op & SROCE_OP_READ) {
+		done = sroce_respond_read_op(qp, pkt);
+		npsn = psn_count(pkt->dma_len, qp->mtu);
+	} else {
+		sroce_respond_invalid(qp);
+		return;
+	}
+	if (!done)
+		return;
+
+	resp->psn = psn_add(resp->psn, npsn);
+	resp->last_op = op & SROCE_OP_LAST ? SROCE_NO_OP : pkt->opcode;
+	if (op & SROCE_OP_LAST)
+		resp->msn = psn_add(resp->msn, 1);
+	if (pkt->flags & SROCE_PKT_ACKREQ && !(op & SROCE_OP_READ))
+		resp->ack_due = true;
+	if (op & SROCE_OP_LAST && op & (SROCE_OP_SEND | SROCE_OP_IMM))
+		sroce_respond_received(qp, pkt, op);
+}
+
+static void sroce_respond_datagram(struct sroce_qp *qp,
+				   const struct sroce_mail *mail,
+				   struct sroce_pkt *pkt)
+{
+	struct sroce_stats __percpu *stats = qp->dev->stats;
+	struct sroce_payload head = {
+		.kind = SROCE_PAYLOAD_BUF,
+		.len = SROCE_GRH,
+	};
+	struct ib_wc wc = {
+		.status = IB_WC_SUCCESS,
+		.opcode = IB_WC_RECV,
+		.byte_len = SROCE_GRH + pkt->payload.len,
+		.src_qp = pkt->src_qpn,
+		.wc_flags = IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE,
+		.network_hdr_type = ipv6_addr_v4mapped(&pkt->saddr) ?
+			RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6,
+	};
+	u8 grh[SROCE_GRH];
+
+	if (pkt->qkey != qp->attr.qkey) {
+		sroce_count(stats, SROCE_CNT_DROP_QKEY);
+		return;
+	}
+	if (!sroce_rq_take(qp)) {
+		sroce_count(stats, SROCE_CNT_DROP_NO_RECV);
+		return;
+	}
+	/* Too long is dropped silently; the receive request stays at hand. */
+	if (wc.byte_len > qp->rq.cur->length) {
+		sroce_count(stats, SROCE_CNT_DROP_TOO_LONG);
+		return;
+	}
+
+	sroce_mail_grh(mail, grh);
+	head.buf = grh;
+	if (!sroce_scatter(qp, 0, &head) ||
+	    !sroce_scatter(qp, SROCE_GRH, &pkt->payload)) {
+		wc.status = IB_WC_LOC_PROT_ERR;
+		sroce_count(stats, SROCE_CNT_LOCAL_ERR);
+		sroce_rq_complete(qp, &wc, false);
+		sroce_qp_error(qp);
+		return;
+	}
+	if (sroce_opcodes[pkt->opcode].flags & SROCE_OP_IMM) {
+		wc.wc_flags |= IB_WC_WITH_IMM;
+		wc.ex.imm_data = pkt->imm;
+	}
+	sroce_count(stats, SROCE_CNT_RDMA_RECVS);
+	sroce_rq_complete(qp, &wc, pkt->flags & SROCE_PKT_SE);
+}
+
+static void sroce_respond_one(struct sroce_qp *qp, struct sroce_mail *mail,
+			      struct sroce_budget *budget)
+{
+	u8 service;
+	struct sroce_pkt pkt;
+
+	sroce_mail_open(mail, &pkt);
+	sroce_budget_use(budget, pkt.payload.len);
+	service = pkt.opcode & 0xe0;
+	if ((pkt.pkey & 0x7fff) != 0x7fff)
+		sroce_count(qp->dev->stats, SROCE_CNT_DROP_PKEY);
+	else if (qp->type == IB_QPT_RC && service == IB_OPCODE_RC)
+		sroce_respond_rc(qp, &pkt);
+	else if (sroce_qp_is_dgram(qp) && service == IB_OPCODE_UD)
+		sroce_respond_datagram(qp, mail, &pkt);
+	else
+		sroce_count(qp->dev->stats, SROCE_CNT_DROP_MALFORMED);
+	sroce_mail_free(mail);
+}
+
+/**
+ * sroce_respond() - handle the requests that have come
+ * @qp: the QP
+ * @budget: of this run of the actor
+ *
+ * One acknowledge answers all of them.
+ *
+ * Context: softirq or bottom halves off, the token held.
+ * Return: true when the budget ended it.
+ */
+bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget)
+{
+	struct sroce_responder *resp = &qp->resp;
+	struct sroce_mail *mail;
+	bool more = false;
+
+	while (sroce_qp_can_receive(qp)) {
+		if (resp->read.active) {
+			enum sroce_read_end end;
+
+			if (qp->room_wait)
+				break;
+			end = sroce_respond_read(qp, budget);
+			if (end == READ_ROOM)
+				sroce_wait_for_room(qp);
+			more = end == READ_BUDGET;
+			if (end != READ_DONE)
+				break;
+			continue;
+		}
+		mail = list_first_entry_or_null(&resp->requests,
+						struct sroce_mail, node);
+		if (!mail)
+			break;
+		if (!sroce_budget_left(budget)) {
+			more = true;
+			break;
+		}
+		list_del(&mail->node);
+		resp->nrequests--;
+		sroce_respond_one(qp, mail, budget);
+	}
+	if (sroce_qp_can_receive(qp))
+		sroce_respond_ack(qp);
+	return more;
+}
+
+/**
+ * sroce_respond_reset() - no message is under way
+ * @qp: the QP
+ * @psn: expected next
+ *
+ * Context: bottom halves off, the token held.
+ */
+void sroce_respond_reset(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_responder *resp = &qp->resp;
+
+	resp->psn = psn;
+	resp->msn = 0;
+	resp->last_op = SROCE_NO_OP;
+	resp->naked = false;
+	resp->ack_due = false;
+	resp->read.active = false;
+	qp->comm_est = false;
+}

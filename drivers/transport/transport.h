@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The IBTA transport: what verbs and wire may call.
+ */
+#ifndef SROCE_TRANSPORT_H
+#define SROCE_TRANSPORT_H
+
+#include <linux/spinlock.h>
+#include <rdma/ib_verbs.h>
+
+#include "transport/packet.h"
+#include "transport/ring.h"
+
+struct sroce_av;
+struct sroce_dev;
+struct sroce_net;
+struct sroce_qp;
+
+/**
+ * struct sroce_cq - completion queue
+ * @lock: protects all below.  irqsave: kernel users poll in any context
+ * @consumer: the user's index when it was last seen to make sense
+ * @armed: 0, or what the next completion has to be to raise an event
+ * @overflowed: a completion was lost; every further one is refused
+ */
+struct sroce_cq {
+	struct ib_cq		ibcq;
+	spinlock_t		lock;
+	struct sroce_ring	*ring;
+	u32			consumer;
+	unsigned int		armed;
+	bool			overflowed;
+};
+
+static inline struct sroce_cq *to_sroce_cq(struct ib_cq *ibcq)
+{
+	return container_of(ibcq, struct sroce_cq, ibcq);
+}
+
+/**
+ * struct sroce_ah - address handle
+ * @av: where it leads; shared with sends in flight
+ * @num: what a user's work request names it by; 0 for a kernel user's
+ */
+struct sroce_ah {
+	struct ib_ah		ibah;
+	struct sroce_av		*av;
+	u32			num;
+};
+
+static inline struct sroce_ah *to_sroce_ah(struct ib_ah *ibah)
+{
+	return container_of(ibah, struct sroce_ah, ibah);
+}
+
+/* cq.c */
+u32 sroce_cq_slot_size(bool user);
+int sroce_cq_poll(struct sroce_cq *cq, int num, struct ib_wc *wc);
+int sroce_cq_arm(struct sroce_cq *cq, enum ib_cq_notify_flags flags);
+struct sroce_ring *sroce_cq_resize(struct sroce_cq *cq,
+				   struct sroce_ring *ring);
+
+/* qp.c: the life of a QP; process context */
+struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
+				 struct ib_qp_init_attr *init,
+				 struct ib_ucontext *uctx);
+void sroce_qp_destroy(struct sroce_qp *qp);
+int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask);
+void sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
+		    struct ib_qp_init_attr *init);
+u32 sroce_qp_num(const struct sroce_qp *qp);
+struct sroce_ring *sroce_qp_sq(const struct sroce_qp *qp);
+struct sroce_ring *sroce_qp_rq(const struct sroce_qp *qp);
+
+/* post.c: any context */
+int sroce_qp_post_send(struct sroce_qp *qp, const struct ib_send_wr *wr,
+		       const struct ib_send_wr **bad);
+int sroce_qp_post_recv(struct sroce_qp *qp, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad);
+int sroce_qp_doorbell(struct sroce_qp *qp);
+
+/* actor.c: wire hands up what came in; bottom halves off */
+struct sroce_qp *sroce_qp_find(struct sroce_net *sn, u32 qpn);
+struct sroce_qp *sroce_qp_find_gsi(struct sroce_dev *dev);
+void sroce_qp_put(struct sroce_qp *qp);
+void sroce_deliver(struct sroce_qp *qp, struct sroce_mail *mail);
+
+int sroce_transport_init(void);
+void sroce_transport_exit(void);
+
+#endif
