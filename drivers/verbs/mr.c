@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory regions.
+ */
+#include <linux/slab.h>
+
+#include "device.h"
+#include "verbs/verbs.h"
+
+/* What a mandatory flag may ask for. */
+#define MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
+			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
+			 IB_ACCESS_MW_BIND | IB_ZERO_BASED)
+
+static struct sroce_mr *mr_alloc(struct sroce_dev *dev)
+{
+	struct sroce_mr *mr;
+
+	if (!atomic_add_unless(&dev->num_mr, 1, SROCE_MAX_MR))
+		return NULL;
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
+	if (!mr)
+		atomic_dec(&dev->num_mr);
+
+	return mr;
+}
+
+static void mr_free(struct sroce_dev *dev, struct sroce_mr *mr)
+{
+	kfree(mr);
+	atomic_dec(&dev->num_mr);
+}
+
+/* Make an MR of a region; on error the region is destroyed. */
+static struct ib_mr *mr_publish(struct sroce_dev *dev, struct sroce_mr *mr,
+				struct sroce_region *region)
+{
+	int err;
+
+	err = sroce_region_publish(&dev->keys, region);
+	if (err) {
+		sroce_region_destroy(&dev->keys, region);
+		return ERR_PTR(err);
+	}
+
+	mr->region = region;
+	mr->ibmr.lkey = region->key;
+	mr->ibmr.rkey = region->key;
+	mr->ibmr.iova = region->iova;
+	mr->ibmr.length = region->length;
+
+	return &mr->ibmr;
+}
+
+/**
+ * sroce_get_dma_mr() - all of the kernel's memory
+ * @pd: protection domain of a kernel user
+ * @access: enum ib_access_flags
+ *
+ * Context: process, may sleep.
+ * Return: MR, or ERR_PTR(-ENOMEM).
+ */
+struct ib_mr *sroce_get_dma_mr(struct ib_pd *pd, int access)
+{
+	struct sroce_dev *dev = to_sroce_dev(pd->device);
+	struct sroce_region *region;
+	struct sroce_mr *mr;
+	struct ib_mr *ibmr;
+
+	mr = mr_alloc(dev);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	region = sroce_region_phys(pd, access);
+	if (IS_ERR(region)) {
+		ibmr = ERR_CAST(region);
+		goto err_mr;
+	}
+
+	ibmr = mr_publish(dev, mr, region);
+	if (IS_ERR(ibmr))
+		goto err_mr;
+
+	return ibmr;
+
+err_mr:
+	mr_free(dev, mr);
+	return ibmr;
+}
+
+/**
+ * sroce_reg_user_mr() - register memory of the calling process
+ * @pd: protection domain
+ * @start: user address of the first byte
+ * @length: bytes
+ * @iova: address of the first byte for users of the keys
+ * @access: enum ib_access_flags; optional ones (relaxed ordering) are ignored:
+ *	    the order in which we write is what it is
+ * @udata: NULL, or nothing expected
+ *
+ * See ibv_reg_mr(3).
+ *
+ * Context: process, sleeps.
+ * Return: MR, or an ERR_PTR: -EOPNOTSUPP for access that can't be had; -EINVAL
+ * for remote write without local write; what sroce_region_pin() says.
+ */
+struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
+				u64 iova, int access, struct ib_udata *udata)
+{
+	struct sroce_dev *dev = to_sroce_dev(pd->device);
+	struct sroce_region *region;
+	struct sroce_mr *mr;
+	struct ib_mr *ibmr;
+
+	if (udata && !ib_is_udata_cleared(udata, 0, udata->inlen))
+		return ERR_PTR(-EINVAL);
+
+	access &= ~IB_ACCESS_OPTIONAL;
+	if (access & ~MR_ACCESS)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	/* uverbs has checked, ib_reg_user_mr() has not. */
+	if ((access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)) &&
+	    !(access & IB_ACCESS_LOCAL_WRITE))
+		return ERR_PTR(-EINVAL);
+
+	mr = mr_alloc(dev);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	region = sroce_region_pin(pd, start, length, iova, access);
+	if (IS_ERR(region)) {
+		ibmr = ERR_CAST(region);
+		goto err_mr;
+	}
+
+	/* The provider passes @start for @iova then. */
+	if (access & IB_ZERO_BASED)
+		region->iova = 0;
+
+	ibmr = mr_publish(dev, mr, region);
+	if (IS_ERR(ibmr))
+		goto err_mr;
+
+	return ibmr;
+
+err_mr:
+	mr_free(dev, mr);
+	return ibmr;
+}
+
+/**
+ * sroce_dereg_mr() - end a registration
+ * @ibmr: freed
+ * @udata: not looked at
+ *
+ * When this returns, nothing touches the memory any more.
+ *
+ * Context: process, sleeps.
+ * Return: 0.
+ */
+int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+{
+	struct sroce_dev *dev = to_sroce_dev(ibmr->device);
+	struct sroce_mr *mr = to_sroce_mr(ibmr);
+
+	sroce_region_destroy(&dev->keys, mr->region);
+	mr_free(dev, mr);
+
+	return 0;
+}

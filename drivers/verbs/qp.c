@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Queue pairs.
+ */
+#include <rdma/rdma_user_rxe.h>
+
+#include "device.h"
+#include "verbs/verbs.h"
+
+static int sroce_check_cap(const struct ib_qp_init_attr *init)
+{
+	const struct ib_qp_cap *cap = &init->cap;
+
+	if (cap->max_send_wr > SROCE_MAX_QP_WR ||
+	    cap->max_recv_wr > SROCE_MAX_QP_WR ||
+	    cap->max_send_sge > SROCE_MAX_SGE ||
+	    cap->max_recv_sge > SROCE_MAX_SGE ||
+	    cap->max_inline_data > SROCE_MAX_INLINE)
+		return -EINVAL;
+	return 0;
+}
+
+static int sroce_check_init(const struct ib_qp_init_attr *init,
+			    struct ib_udata *udata)
+{
+	switch (init->qp_type) {
+	case IB_QPT_RC:
+	case IB_QPT_UD:
+		break;
+	case IB_QPT_GSI:
+		if (udata)
+			return -EINVAL;
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	if (init->create_flags || init->srq)
+		return -EOPNOTSUPP;
+	if (!init->send_cq || !init->recv_cq)
+		return -EINVAL;
+	if (udata && udata->outlen < sizeof(struct rxe_create_qp_resp))
+		return -EINVAL;
+	return sroce_check_cap(init);
+}
+
+/**
+ * sroce_create_qp() - ib_device_ops.create_qp
+ * @ibqp: to be made
+ * @init: attributes; capabilities are set to what they became
+ * @udata: of the process, NULL for a kernel user
+ *
+ * Context: process.
+ * Return: 0; -EOPNOTSUPP for types and flags that the device doesn't have,
+ * -EINVAL for attributes beyond its limits, -ENOMEM, -EFAULT.
+ */
+int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
+		    struct ib_udata *udata)
+{
+	struct sroce_ibqp *sibqp = container_of(ibqp, struct sroce_ibqp, ibqp);
+	struct sroce_dev *dev = to_sroce_dev(ibqp->device);
+	struct rxe_create_qp_resp resp = {};
+	struct ib_ucontext *uctx = NULL;
+	struct sroce_qp *qp;
+	int err;
+
+	err = sroce_check_init(init, udata);
+	if (err)
+		return err;
+	if (udata)
+		uctx = &rdma_udata_to_drv_context(udata, struct sroce_ucontext,
+						  ibuc)->ibuc;
+	if (atomic_inc_return(&dev->num_qp) > SROCE_MAX_QP) {
+		err = -ENOMEM;
+		goto err_count;
+	}
+
+	qp = sroce_qp_create(dev, ibqp, init, uctx);
+	if (IS_ERR(qp)) {
+		err = PTR_ERR(qp);
+		goto err_count;
+	}
+	sibqp->qp = qp;
+	ibqp->qp_num = sroce_qp_num(qp);
+	if (udata) {
+		sroce_ring_info(sroce_qp_rq(qp), &resp.rq_mi);
+		sroce_ring_info(sroce_qp_sq(qp), &resp.sq_mi);
+		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+		if (err)
+			goto err_qp;
+	}
+	return 0;
+
+err_qp:
+	sroce_qp_destroy(qp);
+err_count:
+	atomic_dec(&dev->num_qp);
+	return err;
+}
+
+/**
+ * sroce_modify_qp() - ib_device_ops.modify_qp
+ * @ibqp: the QP
+ * @attr: new attributes
+ * @mask: which
+ * @udata: unused
+ *
+ * Context: process.
+ * Return: 0, -EOPNOTSUPP for attributes outside the IBTA's, or what
+ * sroce_qp_modify() returns.
+ */
+int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		    struct ib_udata *udata)
+{
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	return sroce_qp_modify(to_sroce_qp(ibqp), attr, mask);
+}
+
+/**
+ * sroce_query_qp() - ib_device_ops.query_qp
+ * @ibqp: the QP
+ * @attr: filled in
+ * @mask: unused: everything is filled in
+ * @init: filled in
+ *
+ * Context: process.
+ * Return: 0.
+ */
+int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		   struct ib_qp_init_attr *init)
+{
+	sroce_qp_query(to_sroce_qp(ibqp), attr, init);
+	return 0;
+}
+
+/**
+ * sroce_destroy_qp() - ib_device_ops.destroy_qp
+ * @ibqp: the QP
+ * @udata: unused
+ *
+ * Context: process.
+ * Return: 0.
+ */
+int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct sroce_dev *dev = to_sroce_dev(ibqp->device);
+
+	sroce_qp_destroy(to_sroce_qp(ibqp));
+	atomic_dec(&dev->num_qp);
+	return 0;
+}
+
+/**
+ * sroce_post_send() - ib_device_ops.post_send
+ * @ibqp: the QP
+ * @wr: work requests of a kernel user; NULL is the doorbell of a process
+ * @bad: the first that was not posted
+ *
+ * Context: any for a kernel user, process for a doorbell.
+ * Return: 0, or what the post or doorbell returns.
+ */
+int sroce_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		    const struct ib_send_wr **bad)
+{
+	struct sroce_qp *qp = to_sroce_qp(ibqp);
+
+	if (!ibqp->uobject)
+		return sroce_qp_post_send(qp, wr, bad);
+	*bad = wr;
+	/* What a process posts it writes into its queue, not into a list. */
+	return wr ? -EINVAL : sroce_qp_doorbell(qp);
+}
+
+/**
+ * sroce_post_recv() - ib_device_ops.post_recv, for kernel users
+ * @ibqp: the QP
+ * @wr: work requests
+ * @bad: the first that was not posted
+ *
+ * Context: any.
+ * Return: 0 or what the post returns.
+ */
+int sroce_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		    const struct ib_recv_wr **bad)
+{
+	return sroce_qp_post_recv(to_sroce_qp(ibqp), wr, bad);
+}
