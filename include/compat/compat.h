@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * One kernel interface to the rest of the module: that of the newest kernel.
+ *
+ * What an older kernel lacks is made here, by feature; probe.sh has asked its
+ * headers.  The few ib_device_ops whose prototypes differ are adapted in
+ * drivers/verbs/ops.c instead.
+ */
+#ifndef SROCE_COMPAT_H
+#define SROCE_COMPAT_H
+
+#include <linux/hrtimer.h>
+#include <linux/mm.h>
+#include <linux/timer.h>
+#include <linux/workqueue.h>
+#include <net/dst.h>
+#include <net/flow.h>
+#include <net/inet_dscp.h>
+#include <net/udp_tunnel.h>
+#include <rdma/ib_verbs.h>
+
+#include "sroce_compat_probe.h"
+
+#ifndef HAVE_HRTIMER_SETUP
+static inline void
+hrtimer_setup(struct hrtimer *timer,
+	      enum hrtimer_restart (*function)(struct hrtimer *),
+	      clockid_t clock_id, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock_id, mode);
+	timer->function = function;
+}
+#endif
+
+#ifndef HAVE_TIMER_CONTAINER_OF
+#define timer_container_of(var, callback_timer, timer_fieldname) \
+	from_timer(var, callback_timer, timer_fieldname)
+#endif
+
+#ifndef HAVE_WQ_PERCPU
+/* What a workqueue is without WQ_UNBOUND. */
+#define WQ_PERCPU	0
+#endif
+
+/*
+ * To pin memory for reading only, for long: where such a pin doesn't make
+ * private memory the process' own first, one has to ask for write access, by
+ * force, as memory may well be read-only.
+ */
+#ifdef HAVE_UNRELIABLE_RO_PIN
+#define SROCE_FOLL_RO	(FOLL_WRITE | FOLL_FORCE)
+#else
+#define SROCE_FOLL_RO	0
+#endif
+
+#ifndef HAVE_DST_DEV
+static inline struct net_device *dst_dev(const struct dst_entry *dst)
+{
+	return READ_ONCE(dst->dev);
+}
+#endif
+
+#ifndef HAVE_IB_ALLOC_DEVICE_WITH_NET
+/* Such kernels make every device in the initial network namespace. */
+#define ib_alloc_device_with_net(drv_struct, member, net) \
+	((void)(net), ib_alloc_device(drv_struct, member))
+#endif
+
+static inline void compat_setup_udp_tunnel_sock(struct net *net,
+						struct socket *sock,
+						struct udp_tunnel_sock_cfg *cfg)
+{
+#ifdef HAVE_UDP_TUNNEL_SOCK
+	setup_udp_tunnel_sock(net, sock->sk, cfg);
+#else
+	setup_udp_tunnel_sock(net, sock, cfg);
+#endif
+}
+
+static inline void compat_udp_tunnel_sock_release(struct socket *sock)
+{
+#ifdef HAVE_UDP_TUNNEL_SOCK
+	udp_tunnel_sock_release(sock->sk);
+#else
+	udp_tunnel_sock_release(sock);
+#endif
+}
+
+static inline void compat_flowi4_set_dsfield(struct flowi4 *fl4, u8 dsfield)
+{
+#ifdef HAVE_FLOWI4_DSCP
+	fl4->flowi4_dscp = inet_dsfield_to_dscp(dsfield);
+#else
+	fl4->flowi4_tos = dsfield & INET_DSCP_MASK;
+#endif
+}
+
+#endif

@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# probe.sh INCLUDE
+#
+# Says which variants of the kernel's interfaces the headers in INCLUDE have, as
+# macros for include/compat/compat.h. It reads the headers rather than compares
+# version numbers because distributions carry interfaces back.
+set -eu
+
+include=$1
+
+# has MACRO HEADER REGEX: defines MACRO if HEADER matches the extended REGEX.
+# The header is matched as one line with single spaces: prototypes get wrapped.
+has()
+{
+	if [ -r "$include/$2" ] &&
+	   tr -s '\n\t ' '   ' < "$include/$2" | grep -qE "$3"; then
+		echo "#define $1 1"
+	else
+		echo "/* $1: no */"
+	fi
+}
+
+if [ ! -r "$include/rdma/ib_verbs.h" ]; then
+	echo "$0: no RDMA headers in $include; are the kernel headers installed?" >&2
+	exit 1
+fi
+
+echo '/* Made by include/compat/probe.sh. */'
+has HAVE_CREATE_CQ_BUNDLE rdma/ib_verbs.h \
+	'\(\*create_cq\)\([^)]*struct uverbs_attr_bundle \*'
+has HAVE_RESIZE_USER_CQ rdma/ib_verbs.h '\(\*resize_user_cq\)\('
+has HAVE_REG_USER_MR_DMAH rdma/ib_verbs.h \
+	'\(\*reg_user_mr\)\([^)]*struct ib_dmah \*'
+has HAVE_IB_ALLOC_DEVICE_WITH_NET rdma/ib_verbs.h \
+	'# ?define ib_alloc_device_with_net\('
+has HAVE_UDP_TUNNEL_SOCK net/udp_tunnel.h \
+	'udp_tunnel_sock_release\(struct sock \*'
+has HAVE_DST_DEV net/dst.h 'struct net_device \*dst_dev\('
+has HAVE_FLOWI4_DSCP net/flow.h '# ?define flowi4_dscp'
+has HAVE_HRTIMER_SETUP linux/hrtimer.h 'void hrtimer_setup\('
+has HAVE_TIMER_CONTAINER_OF linux/timer.h '# ?define timer_container_of\('
+has HAVE_WQ_PERCPU linux/workqueue.h 'WQ_PERCPU ='
+has HAVE_CRC32_OPTIMIZATIONS linux/crc32.h 'crc32_optimizations\('
+# Before, a read-only pin of private memory could be left with a stale page.
+has HAVE_UNRELIABLE_RO_PIN linux/mm.h \
+	'gup_must_unshare\(unsigned int flags, struct page \*'
