@@ -8,6 +8,8 @@
 #include <linux/list.h>
 #include <linux/netdevice.h>
 #include <linux/percpu.h>
+#include <linux/seqlock.h>
+#include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
 #include "memory/memory.h"
@@ -40,25 +42,47 @@ enum {
 /**
  * struct sroce_dev - a device
  * @ib: what ib_core sees
- * @ndev: the netdev that the device speaks through; cleared under RTNL when
- *	  it goes away, read under RCU, see sroce_dev_netdev()
+ * @ndev: the netdev that the device speaks through; cleared when it goes away,
+ *	  read under RCU, see sroce_dev_netdev()
+ * @port_up: what was last told of the port; protected by RTNL
  * @net: wire's sockets in the network namespace of @ndev; held until dealloc
- * @link: member of the list of all devices (device.c)
+ * @tx_sock: what packets on their way out are charged to; outlives the device
+ *	     as long as there are any
+ * @link: member of the list of all devices (device.c), under RCU for readers
+ * @fence: waits until ib_core is done with the device, see device.c
+ * @ndev_tracker: of the reference on @ndev
+ * @gid_lock: protects @gids; its sequence tells whether they have changed
+ * @gids: the port's GIDs, IPv4 as v4-mapped; unused entries are 0
+ * @gid_end: one past the last entry in use
  * @keys: the lkeys and rkeys of this device
  * @gsi_qp: protocol state of QP 1, NULL until ib_mad has made it
  * @stats: counters, see observe.h
+ * @next_ah: where the cyclic allocation of AH numbers goes on
+ * @ahs: number of an AH -> its struct sroce_av
+ * @num_qp: QPs that exist; the others likewise
+ * @num_cq: CQs
+ * @num_pd: protection domains
+ * @num_ah: address handles
+ * @num_ucontext: contexts of processes
+ * @num_mr: memory regions
  */
 struct sroce_dev {
 	struct ib_device		ib;
 	struct net_device __rcu		*ndev;
 	netdevice_tracker		ndev_tracker;
+	bool				port_up;
 	struct sroce_net		*net;
+	struct socket			*tx_sock;
 	struct list_head		link;
+	struct work_struct		fence;
+	seqlock_t			gid_lock;
+	struct in6_addr			gids[SROCE_GID_TABLE_LEN];
+	unsigned int			gid_end;
 	struct sroce_keys		keys;
 	struct sroce_qp __rcu		*gsi_qp;
 	struct sroce_stats __percpu	*stats;
 	u32				next_ah;
-	struct xarray			ahs;	/* ah_num -> struct sroce_av */
+	struct xarray			ahs;
 	atomic_t			num_qp;
 	atomic_t			num_cq;
 	atomic_t			num_pd;
@@ -74,10 +98,22 @@ static inline struct sroce_dev *to_sroce_dev(struct ib_device *ib)
 
 /* device.c */
 struct net_device *sroce_dev_netdev(struct sroce_dev *dev);
+bool sroce_dev_is_up(struct sroce_dev *dev);
+unsigned int sroce_dev_gid_gen(struct sroce_dev *dev);
+bool sroce_dev_has_gid(struct sroce_dev *dev, const struct in6_addr *gid);
+struct sroce_dev *sroce_dev_by_addr(const struct sroce_net *sn,
+				    const struct net_device *ndev,
+				    const struct in6_addr *addr);
 int sroce_dev_create(const char *name, struct net_device *ndev);
 int sroce_device_init(void);
 void sroce_device_exit(void);
-bool sroce_dev_has_gid(struct sroce_dev *dev, const union ib_gid *gid);
+
+/* device.c: ib_device_ops */
+struct net_device *sroce_get_netdev(struct ib_device *ib, u32 port);
+int sroce_add_gid(const struct ib_gid_attr *attr, void **context);
+int sroce_del_gid(const struct ib_gid_attr *attr, void **context);
+int sroce_enable_driver(struct ib_device *ib);
+void sroce_dealloc_driver(struct ib_device *ib);
 
 /* verbs/ops.c: fills in the ib_device_ops */
 void sroce_verbs_set_ops(struct ib_device *ib);
