@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+#   make                 builds sroce.ko for the running kernel (or KDIR=...)
+#   make modules_install installs it; make clean removes what was built
+#   make build-all       builds for every kernel that the tests use (W=1 C=1)
+#   make demo            shows the device at work, in a virtual machine
+#   make test            runs the selftests in one (KERNEL=6.12 TESTS="name ...")
+#   make test-debug      the same, in a kernel with KASAN, lockdep, kmemleak, ...
+#   make check           style and static checks
+#
+# What is done to the sources lives in Kbuild; the rest of the work in scripts/.
+
+KDIR	?= /lib/modules/$(shell uname -r)/build
+KERNEL	?= 6.12
+
+modules modules_install clean:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) $@
+
+install: modules_install
+	depmod -a
+
+build-all:
+	scripts/build $(if $(W),W=$(W)) $(if $(C),C=$(C))
+
+test:
+	TESTS="$(TESTS)" scripts/test --kernel $(KERNEL)
+
+test-debug:
+	TESTS="$(TESTS)" scripts/test --kernel uml-debug
+
+demo:
+	scripts/demo
+
+check:
+	scripts/check
+
+.DEFAULT_GOAL := modules
+.PHONY: modules modules_install install clean build-all test test-debug demo check
