@@ -40,10 +40,20 @@ static int sroce_newlink(const char *name, struct net_device *ndev)
 	}
 
 	err = sroce_dev_create(name, ndev);
-	if (err == -EEXIST)
+	switch (err) {
+	case 0:
+		break;
+	case -EEXIST:
 		refuse(ndev, "has a device already");
-	else if (err)
+		break;
+	case -ENFILE:
+		/* ib_core's word for it; to a user it means something else. */
+		refuse(ndev, "there is a device %s already", name);
+		err = -EEXIST;
+		break;
+	default:
 		refuse(ndev, "adding %s failed: %pe", name, ERR_PTR(err));
+	}
 
 	return err;
 }

@@ -13,6 +13,7 @@
 enum {
 	SROCE_PKT_SE		= 1 << 0,	/* BTH: solicited event */
 	SROCE_PKT_ACKREQ	= 1 << 1,	/* BTH: acknowledge request */
+	SROCE_PKT_COPY		= 1 << 2,	/* payload is good only now */
 };
 
 /**

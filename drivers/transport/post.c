@@ -83,7 +83,8 @@ static int sroce_post_one(struct sroce_qp *qp, const struct ib_send_wr *wr)
 	if (sroce_qp_is_dgram(qp)) {
 		wqe->qpn = ud_wr(wr)->remote_qpn;
 		wqe->qkey = ud_wr(wr)->remote_qkey;
-		if (wqe->qkey & BIT(31) && qp->type == IB_QPT_UD)
+		/* The top bit asks for the Q_Key of the QP itself, IBTA 10.2.5. */
+		if (wqe->qkey & BIT(31))
 			wqe->qkey = qp->attr.qkey;
 		rcu_read_lock();
 		wqe->av = READ_ONCE(to_sroce_ah(ud_wr(wr)->ah)->av);

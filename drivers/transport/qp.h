@@ -328,6 +328,25 @@ static inline bool sroce_qp_can_receive(const struct sroce_qp *qp)
 	       qp->state == IB_QPS_SQE;
 }
 
+/*
+ * What a work request refers to may be reused when it is completed.  That is
+ * right away for a datagram.  A request that ends in error may be completed
+ * while a slice of it waits in a mailbox: harmless with memory that is pinned,
+ * but a kernel user's is not.
+ */
+static inline u8 sroce_qp_copies(const struct sroce_qp *qp)
+{
+	return !qp->user || sroce_qp_is_dgram(qp) ? SROCE_PKT_COPY : 0;
+}
+
+/* Bytes of payload to send at once. */
+static inline u32 sroce_qp_unit(const struct sroce_qp *qp,
+				const struct sroce_tx *tx)
+{
+	return tx->path == SROCE_PATH_LOCAL && !sroce_qp_copies(qp) ?
+		SROCE_SLICE : qp->mtu;
+}
+
 /* actor.c */
 void sroce_qp_work(struct work_struct *work);
 void sroce_qp_kick(struct sroce_qp *qp, unsigned int event);

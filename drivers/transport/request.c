@@ -157,11 +157,11 @@ static enum ib_wc_status sroce_send_data(struct sroce_qp *qp,
 					 struct sroce_budget *budget)
 {
 	struct sroce_requester *req = &qp->req;
-	u32 unit = tx->path == SROCE_PATH_LOCAL ? SROCE_SLICE : qp->mtu;
-	u32 len = min(wqe->length - req->off, unit);
+	u32 len = min(wqe->length - req->off, sroce_qp_unit(qp, tx));
 	enum sroce_part part = 0;
 	enum ib_wc_status status;
 	struct sroce_pkt pkt = {
+		.flags = sroce_qp_copies(qp),
 		.pkey = SROCE_PKEY,
 		.qpn = qp->attr.dest_qp_num,
 		.psn = req->psn,
@@ -298,7 +298,7 @@ static enum ib_wc_status sroce_send_datagram(struct sroce_qp *qp,
 		.opcode = wqe->opcode == IB_WR_SEND_WITH_IMM ?
 			IB_OPCODE_UD_SEND_ONLY_WITH_IMMEDIATE :
 			IB_OPCODE_UD_SEND_ONLY,
-		.flags = wqe->solicited ? SROCE_PKT_SE : 0,
+		.flags = SROCE_PKT_COPY | (wqe->solicited ? SROCE_PKT_SE : 0),
 		.pkey = SROCE_PKEY,
 		.qpn = wqe->qpn,
 		.psn = qp->req.psn,

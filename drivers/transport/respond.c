@@ -141,11 +141,12 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 	sroce_respond_ack(qp);
 	sroce_tx_begin(&tx, qp->dev, qp->av);
 	while (resp->read.active) {
-		u32 unit = tx.path == SROCE_PATH_LOCAL ? SROCE_SLICE : qp->mtu;
-		u32 len = min(resp->read.length - resp->read.off, unit);
+		u32 len = min(resp->read.length - resp->read.off,
+			      sroce_qp_unit(qp, &tx));
 		bool first = !resp->read.off;
 		bool last = resp->read.off + len == resp->read.length;
 		struct sroce_pkt pkt = {
+			.flags = sroce_qp_copies(qp),
 			.pkey = 0xffff,
 			.qpn = qp->attr.dest_qp_num,
 			.psn = resp->read.psn,

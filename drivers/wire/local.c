@@ -17,8 +17,9 @@ static struct sroce_slice *slice_make(struct sroce_pkt *pkt)
 	const gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN;
 	struct sroce_slice *slice;
 
-	/* Segments come along; bytes are the caller's and have to be copied. */
-	if (payload->kind == SROCE_PAYLOAD_SEGS) {
+	/* Segments come along; what is good only now has to be copied. */
+	if (payload->kind == SROCE_PAYLOAD_SEGS &&
+	    !(pkt->flags & SROCE_PKT_COPY)) {
 		slice = kmalloc(struct_size(slice, seg, payload->nseg), gfp);
 		if (!slice)
 			return NULL;
