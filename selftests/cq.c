@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Completion queues: events, resizing, overflow. */
+#include "traffic.h"
+
+#include <poll.h>
+
+static struct end a, b;
+static struct buf la, rb;
+
+static bool event(struct end *e, struct ibv_cq *want, int ms)
+{
+	struct pollfd pf = { .fd = e->ch->fd, .events = POLLIN };
+	struct ibv_cq *cq;
+	void *ctx;
+
+	if (poll(&pf, 1, ms) != 1 || ibv_get_cq_event(e->ch, &cq, &ctx))
+		return false;
+	ibv_ack_cq_events(cq, 1);
+	return CHECK(!want || cq == want, "event of another CQ");
+}
+
+static void setup(void)
+{
+	struct qopt o = qopt();
+
+	o.events = true;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, 65536, ACC_ALL);
+	rb = buf_new(b.pd, 65536, ACC_ALL);
+}
+
+static void send_flags(uint64_t id, unsigned int flags)
+{
+	struct ibv_send_wr wr = { .wr_id = id, .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED | flags };
+	struct ibv_wc wc;
+
+	REQUIRE(!recv_post(&b, id, NULL, 0), "post_recv");
+	REQUIRE(!send_post(&a, &wr), "post_send");
+	want_wc(a.scq, &wc, id, IBV_WC_SUCCESS, "send");
+}
+
+static void one_per_arm(void)
+{
+	struct ibv_wc wc[8];
+
+	setup();
+	send_flags(1, 0);
+	CHECK(!event(&b, NULL, 50), "an event without arming");
+	wait_wc(b.rcq, wc, 1, 5000);
+	REQUIRE(!ibv_req_notify_cq(b.rcq, 0), "req_notify");
+	CHECK(!event(&b, NULL, 50), "an event without a completion");
+	send_flags(2, 0);
+	CHECK(event(&b, b.rcq, slow(5000)), "no event");
+	send_flags(3, 0);
+	CHECK(!event(&b, NULL, 50), "a second event after one arming");
+	CHECK(wait_wc(b.rcq, wc, 2, 5000) == 2, "completions");
+	/* arming twice is arming once */
+	REQUIRE(!ibv_req_notify_cq(b.rcq, 0) && !ibv_req_notify_cq(b.rcq, 0), "req_notify");
+	send_flags(4, 0);
+	send_flags(5, 0);
+	CHECK(event(&b, b.rcq, slow(5000)), "no event");
+	CHECK(!event(&b, NULL, 50), "two events after two armings without a wait");
+}
+
+static void solicited(void)
+{
+	struct ibv_wc wc[8];
+
+	setup();
+	REQUIRE(!ibv_req_notify_cq(b.rcq, 1), "req_notify");
+	send_flags(1, 0);
+	CHECK(!event(&b, NULL, 100), "an unsolicited completion fired a solicited-only CQ");
+	send_flags(2, IBV_SEND_SOLICITED);
+	CHECK(event(&b, b.rcq, slow(5000)), "no event of a solicited completion");
+	CHECK(wait_wc(b.rcq, wc, 2, 5000) == 2, "completions");
+	/* arming for all afterwards widens, arming for solicited does not narrow */
+	REQUIRE(!ibv_req_notify_cq(b.rcq, 0) && !ibv_req_notify_cq(b.rcq, 1), "req_notify");
+	send_flags(3, 0);
+	CHECK(event(&b, b.rcq, slow(5000)), "a later solicited-only arming narrowed");
+	CHECK(wait_wc(b.rcq, wc, 1, 5000) == 1, "completion");
+	/* an error counts as solicited */
+	REQUIRE(!ibv_req_notify_cq(b.rcq, 1), "req_notify");
+	REQUIRE(!recv_post(&b, 9, NULL, 0), "post_recv");
+	REQUIRE(!to_state(b.qp, IBV_QPS_ERR), "to ERR");
+	CHECK(event(&b, b.rcq, slow(5000)), "a flush fired no event");
+	CHECK(wait_wc(b.rcq, wc, 1, 5000) == 1 && wc[0].status == IBV_WC_WR_FLUSH_ERR, "flush");
+}
+
+/* arm, look again, wait: over many rounds no wakeup may be lost */
+static void no_lost_wakeups(void)
+{
+	enum { DEPTH = 8 };
+	struct qopt o = qopt();
+	int n = scaled(3000), done[2] = { 0, 0 }, posted[2] = { 0, 0 };
+
+	o.events = true;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, 4096, ACC_ALL);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+	REQUIRE(!ibv_req_notify_cq(a.scq, 0), "req_notify");
+	REQUIRE(!ibv_req_notify_cq(b.scq, 0), "req_notify");
+	while (done[0] < n || done[1] < n) {
+		for (int s = 0; s < 2; s++) {
+			struct end *e = s ? &b : &a;
+			struct buf *l = s ? &rb : &la, *r = s ? &la : &rb;
+			struct ibv_wc wc[DEPTH];
+			int k;
+
+			while (posted[s] < n && posted[s] - done[s] < 1 + done[s] % DEPTH) {
+				struct ibv_sge sg = { (uintptr_t)l->p, 16, l->mr->lkey };
+				struct ibv_send_wr wr = { .wr_id = posted[s], .sg_list = &sg,
+					.num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+					.send_flags = IBV_SEND_SIGNALED };
+
+				wr.wr.rdma.remote_addr = (uintptr_t)r->p;
+				wr.wr.rdma.rkey = r->mr->rkey;
+				REQUIRE(!send_post(e, &wr), "post_send");
+				posted[s]++;
+			}
+			if (done[s] == n)
+				continue;
+			/* the classic order: wait, arm, then poll until empty */
+			REQUIRE(event(e, e->scq, slow(5000)),
+				"side %d: no event with %d posted and %d done", s, posted[s],
+				done[s]);
+			REQUIRE(!ibv_req_notify_cq(e->scq, 0), "req_notify");
+			while ((k = ibv_poll_cq(e->scq, DEPTH, wc)) > 0)
+				for (int i = 0; i < k; i++, done[s]++)
+					REQUIRE(!wc[i].status &&
+						wc[i].wr_id == (uint64_t)done[s],
+						"completion %d: %s", done[s],
+						ibv_wc_status_str(wc[i].status));
+		}
+	}
+}
+
+/* resize ------------------------------------------------------------------ */
+
+static void fill_cq(int n, uint64_t from)
+{
+	for (int i = 0; i < n; i++) {
+		struct ibv_send_wr wr = { .wr_id = from + i, .opcode = IBV_WR_RDMA_WRITE,
+					  .send_flags = IBV_SEND_SIGNALED };
+
+		wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
+		wr.wr.rdma.rkey = rb.mr->rkey;
+		REQUIRE(!send_post(&a, &wr), "post_send");
+	}
+}
+
+/* the last WR's effect proves that all completions are in the CQ */
+static void fill_cq_wait(int n, uint64_t from)
+{
+	static uint8_t token;
+	struct ibv_sge sg = { (uintptr_t)la.p, 1, la.mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = from + n - 1, .sg_list = &sg, .num_sge = 1,
+				  .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED };
+	uint64_t end = now_ms() + slow(10000);
+
+	fill_cq(n - 1, from);
+	token++;
+	rb.p[100] = token;
+	la.p[0] = token - 1;
+	wr.wr.rdma.remote_addr = (uintptr_t)rb.p + 100;
+	wr.wr.rdma.rkey = rb.mr->rkey;
+	REQUIRE(!send_post(&a, &wr), "post_send");
+	while (*(volatile uint8_t *)la.p != token && now_ms() < end)
+		msleep(1);
+	REQUIRE(*(volatile uint8_t *)la.p == token, "the READ did not arrive");
+	msleep(20);
+}
+
+static void resize_setup(int cqe)
+{
+	struct qopt o = qopt();
+
+	o.swr = 200;
+	o.cqe = cqe;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, 4096, ACC_ALL);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+}
+
+static void want_ids(uint64_t from, int n)
+{
+	struct ibv_wc wc;
+
+	for (int i = 0; i < n; i++)
+		if (!want_wc(a.scq, &wc, from + i, IBV_WC_SUCCESS, "kept entry"))
+			return;
+	CHECK(no_wc(a.scq, 5), "more entries than there were");
+}
+
+static void resize_keeps(void)
+{
+	int rc;
+
+	resize_setup(40);
+	/* first round the ring's indices so that the entries wrap */
+	fill_cq_wait(30, 0);
+	want_ids(0, 30);
+	fill_cq_wait(20, 100);
+	rc = ibv_resize_cq(a.scq, 100);
+	REQUIRE(!rc, "grow: %s", strerror(rc));
+	CHECK(a.scq->cqe >= 100, "cqe %d after growing to 100", a.scq->cqe);
+	fill_cq_wait(60, 120);
+	want_ids(100, 80);
+	fill_cq_wait(20, 500);
+	rc = ibv_resize_cq(a.scq, 20);
+	REQUIRE(!rc, "shrink to what is used: %s", strerror(rc));
+	CHECK(a.scq->cqe >= 20 && a.scq->cqe < 100, "cqe %d after shrinking to 20", a.scq->cqe);
+	want_ids(500, 20);
+	fill_cq_wait(5, 900);
+	want_ids(900, 5);
+}
+
+static void resize_refused(void)
+{
+	int rc, cqe;
+
+	resize_setup(120);
+	cqe = a.scq->cqe;
+	fill_cq_wait(100, 0);
+	rc = ibv_resize_cq(a.scq, 8);
+	CHECK(rc == EINVAL, "shrink below the entries in it: %s", strerror(rc));
+	rc = ibv_resize_cq(a.scq, A->attr.max_cqe + 1);
+	CHECK(rc == EINVAL, "grow beyond max_cqe: %s", strerror(rc));
+	rc = ibv_resize_cq(a.scq, 0);
+	CHECK(rc == EINVAL, "resize to 0: %s", strerror(rc));
+	CHECK(a.scq->cqe == cqe, "cqe %d after refused resizes, was %d", a.scq->cqe, cqe);
+	want_ids(0, 100);
+	fill_cq_wait(10, 300);
+	want_ids(300, 10);
+}
+
+/* resize again and again while completions arrive */
+static void resize_under_load(void)
+{
+	int n = scaled(40);
+	uint64_t posted = 0, got = 0;
+	struct ibv_wc wc[16];
+
+	resize_setup(256);
+	for (int i = 0; i < n; i++) {
+		int rc, k;
+
+		while (posted - got < 64) {
+			fill_cq(8, posted);
+			posted += 8;
+		}
+		rc = ibv_resize_cq(a.scq, 200 + 61 * (i % 7));
+		REQUIRE(!rc, "resize %d: %s", i, strerror(rc));
+		k = wait_wc(a.scq, wc, 16, 10000);
+		REQUIRE(k == 16, "%d of 16 completions", k);
+		for (int j = 0; j < k; j++, got++)
+			REQUIRE(wc[j].wr_id == got && !wc[j].status,
+				"entry %llu: wr_id %llu %s", (unsigned long long)got,
+				(unsigned long long)wc[j].wr_id, ibv_wc_status_str(wc[j].status));
+	}
+	while (got < posted) {
+		REQUIRE(wait_wc(a.scq, wc, 1, 10000) == 1, "the rest");
+		REQUIRE(wc[0].wr_id == got, "wr_id %llu", (unsigned long long)wc[0].wr_id);
+		got++;
+	}
+}
+
+static void overflow(void)
+{
+	struct qopt o = qopt();
+	struct ibv_wc wc[64];
+	uint64_t t0;
+	int cqe, got;
+
+	o.swr = 64;
+	o.cqe = 4;
+	pair_new(&a, &b, &o);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+	cqe = a.scq->cqe;
+	if (cqe > 40)
+		SKIP("the smallest CQ has %d entries", cqe);
+	drain_events(A);
+	for (int i = 0; i < cqe + 10; i++) {
+		struct ibv_send_wr wr = { .wr_id = i, .opcode = IBV_WR_RDMA_WRITE,
+					  .send_flags = IBV_SEND_SIGNALED };
+
+		wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
+		wr.wr.rdma.rkey = rb.mr->rkey;
+		if (send_post(&a, &wr))
+			break;
+	}
+	CHECK(want_event(A, IBV_EVENT_CQ_ERR, 5000), "no CQ_ERR");
+	CHECK(wait_state(a.qp, IBV_QPS_ERR, 3000), "QP in state %d", qp_state(a.qp));
+	got = ibv_poll_cq(a.scq, 64, wc);
+	CHECK(got <= cqe, "%d entries from a CQ of %d", got, cqe);
+	for (int i = 0; i < got; i++)
+		CHECK(wc[i].wr_id == (uint64_t)i, "entry %d: wr_id %llu", i,
+		      (unsigned long long)wc[i].wr_id);
+	t0 = now_ms();
+	pair_drop(&a, &b);
+	CHECK(!drop(a.scq), "destroy_cq");
+	CHECK(now_ms() - t0 < (uint64_t)slow(2000), "destroy took %llu ms",
+	      (unsigned long long)(now_ms() - t0));
+	still_works("a CQ overflow");
+}
+
+/* a CQ exactly as deep as the work: no overflow */
+static void exact_fit(void)
+{
+	struct qopt o = qopt();
+	int cqe;
+
+	o.swr = 64;
+	o.cqe = 15;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, 4096, ACC_ALL);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+	cqe = a.scq->cqe;
+	if (cqe > 60)
+		SKIP("the CQ has %d entries", cqe);
+	for (int round = 0; round < 3; round++) {
+		fill_cq_wait(cqe, 1000 * round);
+		want_ids(1000 * round, cqe);
+	}
+	CHECK(!want_event(A, IBV_EVENT_CQ_ERR, 20), "CQ_ERR of a CQ that was just full");
+}
+
+/* the ibv_cq_ex interface sees the same */
+static void cq_ex(void)
+{
+	struct ibv_cq_init_attr_ex ia = { .cqe = 64,
+		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM |
+			    IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP };
+	struct ibv_poll_cq_attr pa = { 0 };
+	struct qopt o = qopt();
+	struct ibv_cq_ex *cx;
+	struct ibv_wc wc;
+	uint64_t end;
+	int rc;
+
+	cx = ibv_create_cq_ex(A->ctx, &ia);
+	if (!cx && errno == EOPNOTSUPP)
+		SKIP("the provider has no create_cq_ex");
+	REQUIRE(cx, "create_cq_ex: %s", strerror(errno));
+	a.dev = A;
+	a.pd = pd_new(A);
+	a.scq = a.rcq = ibv_cq_ex_to_cq(cx);
+	t_defer((int (*)(void *))ibv_destroy_cq, a.scq, "destroy_cq");
+	rc = end_qp(&a, &o);
+	REQUIRE(!rc, "create_qp: %s", strerror(rc));
+	end_new(&b, B, &o);
+	pair_connect(&a, &b, &o);
+	la = buf_new(a.pd, 4096, ACC_ALL);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+	for (int i = 0; i < 5; i++) {
+		struct ibv_sge r = { (uintptr_t)la.p, 4096, la.mr->lkey };
+		struct ibv_sge s = { (uintptr_t)rb.p, 100 + i, rb.mr->lkey };
+		struct ibv_send_wr wr = { .wr_id = i, .sg_list = &s, .num_sge = 1,
+			.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = 0x1000 + i,
+			.send_flags = IBV_SEND_SIGNALED };
+
+		REQUIRE(!recv_post(&a, 70 + i, &r, 1), "post_recv");
+		REQUIRE(!send_post(&b, &wr), "post_send");
+		want_wc(b.scq, &wc, i, IBV_WC_SUCCESS, "send");
+	}
+	end = now_ms() + slow(5000);
+	for (int i = 0; i < 5;) {
+		rc = ibv_start_poll(cx, &pa);
+		if (rc == ENOENT) {
+			REQUIRE(now_ms() < end, "%d of 5 entries", i);
+			continue;
+		}
+		REQUIRE(!rc, "start_poll: %d", rc);
+		CHECK(cx->wr_id == 70u + i && !cx->status, "entry %d: wr_id %llu %s", i,
+		      (unsigned long long)cx->wr_id, ibv_wc_status_str(cx->status));
+		CHECK(ibv_wc_read_byte_len(cx) == 100u + i, "byte_len");
+		CHECK(ibv_wc_read_opcode(cx) == IBV_WC_RECV, "opcode");
+		CHECK(ibv_wc_read_imm_data(cx) == 0x1000u + i, "imm");
+		CHECK(ibv_wc_read_qp_num(cx) == a.qp->qp_num, "qp_num");
+		CHECK(ibv_wc_read_wc_flags(cx) & IBV_WC_WITH_IMM, "wc_flags");
+		ibv_end_poll(cx);
+		i++;
+	}
+}
+
+/* two QPs share one CQ: entries of both, none lost */
+static void shared(void)
+{
+	struct qopt o = qopt();
+	int n = scaled(200), got[2] = { 0 }, posted[2] = { 0 };
+	struct end c, d;
+
+	o.cqe = 64;
+	pair_new(&a, &b, &o);
+	end_new(&d, B, &o);
+	c = a;
+	REQUIRE(!end_qp(&c, &o), "create_qp");
+	pair_connect(&c, &d, &o);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+	struct buf db = buf_new(d.pd, 4096, ACC_ALL);
+
+	while (got[0] < n || got[1] < n) {
+		struct ibv_wc wc;
+
+		for (int s = 0; s < 2; s++)
+			while (posted[s] < n && posted[s] - got[s] < 8) {
+				struct ibv_send_wr wr = { .wr_id = s, .opcode = IBV_WR_RDMA_WRITE,
+					.send_flags = IBV_SEND_SIGNALED };
+
+				wr.wr.rdma.remote_addr = (uintptr_t)(s ? db.p : rb.p);
+				wr.wr.rdma.rkey = s ? db.mr->rkey : rb.mr->rkey;
+				REQUIRE(!send_post(s ? &c : &a, &wr), "post_send");
+				posted[s]++;
+			}
+		REQUIRE(wait_wc(a.scq, &wc, 1, 10000) == 1, "%d/%d of %d", got[0], got[1], n);
+		REQUIRE(!wc.status && wc.wr_id < 2, "%s", ibv_wc_status_str(wc.status));
+		CHECK(wc.qp_num == (wc.wr_id ? c.qp : a.qp)->qp_num, "qp_num");
+		got[wc.wr_id]++;
+	}
+	CHECK(!drop(c.qp), "destroy_qp");
+}
+
+static const struct tcase cases[] = {
+	{ "one_event_per_arming", one_per_arm },
+	{ "solicited_only", solicited },
+	{ "no_lost_wakeups", no_lost_wakeups },
+	{ "resize_keeps_entries", resize_keeps },
+	{ "resize_refused_changes_nothing", resize_refused },
+	{ "resize_under_load", resize_under_load },
+	{ "exact_fit", exact_fit },
+	{ "overflow_is_an_error", overflow },
+	{ "cq_ex", cq_ex },
+	{ "shared", shared },
+};
+
+int main(int argc, char **argv)
+{
+	return t_main(argc, argv, CASES(cases));
+}

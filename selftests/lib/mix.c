@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * mix: SENDs, WRITEs, READs and FETCH_ADDs of random size and split between
+ * SROCE_DEV and SROCE_DEV2, both ways at once, several in flight, every byte
+ * and every count checked. For paths that lose, double and reorder.
+ *
+ *   MIX_N	operations each way (default 200)
+ *   MIX_MAX	largest message (default 65536)
+ *   MIX_WINDOW	in flight each way (default 6)
+ *   MIX_LOSSY	1: RETRY_EXC is allowed; connect again and go on
+ *   MIX_MTU	path MTU in bytes (default 1024)
+ *   MIX_SEED	start of the random sequence
+ */
+#include "traffic.h"
+
+enum { MAXW = 16, SGES = 4 };
+enum { M_SEND, M_WRITE, M_WRITE_IMM, M_READ, M_ADD, M_KINDS };
+
+static const char *const kinds[] = { "SEND", "WRITE", "WRITE_IMM", "READ", "FETCH_ADD" };
+
+struct slot {
+	bool busy, sent, received;
+	int kind, nl, nr;
+	size_t len;
+	uint64_t seed;
+	struct ibv_sge l[SGES], r[SGES];
+	struct buf lb, rb;
+};
+
+struct way {
+	struct end *from, *to;
+	struct slot s[MAXW];
+	struct buf counter, result;
+	uint64_t adds, posted, done;
+	uint64_t order[2 * MAXW];	/* slots whose receives were posted, in order */
+	int head, tail;
+};
+
+static struct end a, b;
+static struct way w[2];
+static int window;
+static bool atomics;
+static size_t max;
+static uint64_t st;
+
+static long env(const char *name, long dflt)
+{
+	const char *s = getenv(name);
+
+	return s && *s ? atol(s) : dflt;
+}
+
+static void way_new(struct way *y, struct end *from, struct end *to)
+{
+	memset(y, 0, sizeof(*y));
+	y->from = from;
+	y->to = to;
+	for (int i = 0; i < window; i++) {
+		y->s[i].lb = buf_new(from->pd, max + 256, ACC_ALL);
+		y->s[i].rb = buf_new(to->pd, max + 256, ACC_ALL);
+	}
+	y->counter = buf_new(to->pd, 4096, ACC_ALL);
+	y->result = buf_new(from->pd, 4096, ACC_ALL);
+}
+
+static void post(struct way *y, int i)
+{
+	struct slot *s = &y->s[i];
+	struct ibv_send_wr wr = { .wr_id = i, .send_flags = IBV_SEND_SIGNALED };
+	int rc;
+
+	s->busy = true;
+	s->sent = s->received = false;
+	s->kind = rnd(&st) % (atomics ? M_KINDS : M_ADD);
+	s->seed = rnd(&st);
+	s->len = rnd(&st) % (rnd(&st) & 3 ? 3000 : max) + 1;
+	if (s->len > max)
+		s->len = max;
+	s->nl = 1 + rnd(&st) % SGES;
+	s->nr = s->kind == M_SEND ? 1 + (int)(rnd(&st) % SGES) : 1;
+	split(s->l, s->nl, &s->lb, rnd(&st) % 64, s->len, s->seed);
+	split(s->r, s->nr, &s->rb, rnd(&st) % 64, s->len, s->seed + 1);
+	switch (s->kind) {
+	case M_SEND:
+		wr.opcode = IBV_WR_SEND;
+		break;
+	case M_WRITE:
+		wr.opcode = IBV_WR_RDMA_WRITE;
+		break;
+	case M_WRITE_IMM:
+		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr.imm_data = i;
+		break;
+	case M_READ:
+		wr.opcode = IBV_WR_RDMA_READ;
+		break;
+	default:
+		wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+		s->nl = 1;
+		s->l[0] = (struct ibv_sge){ (uintptr_t)y->result.p + 8 * i, 8,
+					    y->result.mr->lkey };
+		wr.wr.atomic.remote_addr = (uintptr_t)y->counter.p;
+		wr.wr.atomic.rkey = y->counter.mr->rkey;
+		wr.wr.atomic.compare_add = 1;
+	}
+	if (s->kind == M_SEND || s->kind == M_WRITE_IMM) {
+		rc = recv_post(y->to, i, s->kind == M_SEND ? s->r : NULL,
+			       s->kind == M_SEND ? s->nr : 0);
+		REQUIRE(!rc, "post_recv: %s", strerror(rc));
+		y->order[y->tail++ % (2 * MAXW)] = i;
+	} else {
+		s->received = true;
+	}
+	if (s->kind != M_ADD) {
+		memset(s->lb.p, 0x5a, s->lb.len);
+		memset(s->rb.p, 0xa5, s->rb.len);
+		sg_fill(s->kind == M_READ ? s->r : s->l, s->kind == M_READ ? s->nr : s->nl, s->seed);
+		wr.wr.rdma.remote_addr = s->kind == M_SEND ? 0 : s->r[0].addr;
+		if (s->kind != M_SEND)
+			wr.wr.rdma.rkey = s->rb.mr->rkey;
+	} else {
+		wr.wr.atomic.remote_addr = (uintptr_t)y->counter.p;
+	}
+	wr.sg_list = s->l;
+	wr.num_sge = s->nl;
+	rc = send_post(y->from, &wr);
+	REQUIRE(!rc, "post_send: %s", strerror(rc));
+	y->posted++;
+}
+
+static void settle(struct way *y, int i)
+{
+	struct slot *s = &y->s[i];
+	ssize_t bad;
+
+	if (!s->sent || !s->received)
+		return;
+	if (s->kind == M_ADD) {
+		uint64_t got = ((uint64_t *)y->result.p)[i];
+
+		REQUIRE(got == y->adds, "FETCH_ADD returned %llu, want %llu",
+			(unsigned long long)got, (unsigned long long)y->adds);
+		y->adds++;
+	} else {
+		bad = s->kind == M_READ ? sg_differs(s->l, s->nl, s->seed) :
+					  sg_differs(s->r, s->nr, s->seed);
+		REQUIRE(bad < 0, "%s of %zu bytes in %d/%d entries: wrong byte at %zd",
+			kinds[s->kind], s->len, s->nl, s->nr, bad);
+	}
+	s->busy = false;
+	y->done++;
+}
+
+/* false: the connection broke */
+static bool reap(struct way *y, bool lossy)
+{
+	struct ibv_wc wc;
+	int i;
+
+	while (ibv_poll_cq(y->from->scq, 1, &wc) > 0) {
+		if (wc.status != IBV_WC_SUCCESS) {
+			REQUIRE(lossy && (wc.status == IBV_WC_RETRY_EXC_ERR ||
+					  wc.status == IBV_WC_WR_FLUSH_ERR), "%s: status %s",
+				wc.wr_id < MAXW ? kinds[y->s[wc.wr_id].kind] : "?",
+				ibv_wc_status_str(wc.status));
+			return false;
+		}
+		i = wc.wr_id;
+		REQUIRE(y->s[i].busy && !y->s[i].sent, "slot %d completed twice", i);
+		y->s[i].sent = true;
+		settle(y, i);
+	}
+	while (ibv_poll_cq(y->to->rcq, 1, &wc) > 0) {
+		if (wc.status != IBV_WC_SUCCESS) {
+			REQUIRE(lossy && wc.status == IBV_WC_WR_FLUSH_ERR, "receive: status %s",
+				ibv_wc_status_str(wc.status));
+			return false;
+		}
+		REQUIRE(y->head != y->tail, "a receive that was not posted");
+		i = y->order[y->head++ % (2 * MAXW)];
+		REQUIRE((int)wc.wr_id == i, "receives out of order");
+		REQUIRE(wc.byte_len == y->s[i].len, "byte_len %u, want %zu", wc.byte_len,
+			y->s[i].len);
+		y->s[i].received = true;
+		settle(y, i);
+	}
+	return true;
+}
+
+static void mix(void)
+{
+	struct qopt o = qopt();
+	bool lossy = env("MIX_LOSSY", 0);
+	uint64_t n = env("MIX_N", 200), last, t0;
+	int broken = 0;
+
+	max = env("MIX_MAX", 65536);
+	window = env("MIX_WINDOW", 6);
+	if (window > MAXW)
+		window = MAXW;
+	st = env("MIX_SEED", 1);
+	atomics = A->attr.atomic_cap != IBV_ATOMIC_NONE && B->attr.atomic_cap != IBV_ATOMIC_NONE;
+	if (!atomics)
+		t_note("without atomics");
+	for (o.mtu = IBV_MTU_256; mtu_bytes(o.mtu) < env("MIX_MTU", 1024) && o.mtu < IBV_MTU_4096;)
+		o.mtu++;
+	/* 34 ms; the retry count starts anew with every bit of progress */
+	o.timeout = env("MIX_TIMEOUT", lossy ? 13 : 16);
+	o.psn_a = 0xfffff0;
+	pair_new(&a, &b, &o);
+	way_new(&w[0], &a, &b);
+	way_new(&w[1], &b, &a);
+	t0 = last = now_ms();
+	while (w[0].done < n || w[1].done < n) {
+		uint64_t before = w[0].done + w[1].done;
+		bool ok = true;
+
+		for (int k = 0; k < 2 && ok; k++) {
+			for (int i = 0; i < window; i++)
+				if (!w[k].s[i].busy && w[k].posted < n)
+					post(&w[k], i);
+			ok = reap(&w[k], lossy);
+		}
+		if (!ok) {
+			broken++;
+			REQUIRE(broken <= 5 + (int)n / 20, "the connection broke %d times", broken);
+			REQUIRE(!to_state(a.qp, IBV_QPS_RESET) && !to_state(b.qp, IBV_QPS_RESET),
+				"RESET");
+			for (int k = 0; k < 2; k++) {
+				struct ibv_wc wc;
+
+				while (ibv_poll_cq(w[k].from->scq, 1, &wc) > 0 ||
+				       ibv_poll_cq(w[k].from->rcq, 1, &wc) > 0)
+					;
+				for (int i = 0; i < window; i++) {
+					if (w[k].s[i].busy)
+						w[k].posted--;
+					w[k].s[i].busy = false;
+				}
+				w[k].head = w[k].tail = 0;
+				/* an ADD may have been done without an answer */
+				w[k].adds = *(uint64_t *)w[k].counter.p;
+			}
+			pair_connect(&a, &b, &o);
+			last = now_ms();
+			continue;
+		}
+		if (w[0].done + w[1].done != before)
+			last = now_ms();
+		REQUIRE(now_ms() - last < (uint64_t)slow(30000), "nothing moved for 30 s at %llu/%llu",
+			(unsigned long long)w[0].done, (unsigned long long)w[1].done);
+	}
+	for (int k = 0; k < 2; k++)
+		CHECK(*(uint64_t *)w[k].counter.p == w[k].adds, "the counter is %llu after %llu ADDs",
+		      (unsigned long long)*(uint64_t *)w[k].counter.p,
+		      (unsigned long long)w[k].adds);
+	t_note("%llu + %llu operations in %llu ms, %d broken connections",
+	       (unsigned long long)w[0].done, (unsigned long long)w[1].done,
+	       (unsigned long long)(now_ms() - t0), broken);
+}
+
+static const struct tcase cases[] = {
+	{ "mix", mix },
+};
+
+int main(int argc, char **argv)
+{
+	return t_main(argc, argv, CASES(cases));
+}

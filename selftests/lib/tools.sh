@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=bash
+#
+# The stock programs between two ends. The test says where the ends are:
+# SERVER_DEV, SERVER_NS, SERVER_IP, SERVER_IP6, CLIENT_DEV, CLIENT_NS.
+
+PORT=18600
+
+fresh_port() { PORT=$((PORT + 1)); }
+
+# pingpong PROGRAM KIND ARGUMENTS: over the GID of that kind at both ends
+pingpong()
+{
+	local prog=$1 kind=$2 s c
+	shift 2
+	s=$(gid_index "$SERVER_DEV" "$kind" "$SERVER_NS")
+	c=$(gid_index "$CLIENT_DEV" "$kind" "$CLIENT_NS")
+	if [ -z "$s" ] || [ -z "$c" ]; then
+		note "no GID of kind $kind"
+		touch "$WORK/failed"
+		return
+	fi
+	fresh_port
+	both 60 "tcp:$PORT" "$SERVER_NS" "$prog -d $SERVER_DEV -g $s -p $PORT $*" \
+		"$CLIENT_NS" "$prog -d $CLIENT_DEV -g $c -p $PORT $* $SERVER_IP"
+}
+
+rc_pingpong()
+{
+	local kind size
+
+	need ibv_rc_pingpong
+	for kind in ll v4 v6; do
+		for size in 1 4095 65536; do
+			pingpong ibv_rc_pingpong "$kind" -s "$size" -n "$(scaled 50)"
+		done
+	done
+	pingpong ibv_rc_pingpong v4 -s 1048576 -n "$(scaled 5)" -m 4096
+	pingpong ibv_rc_pingpong v6 -s 4096 -n "$(scaled 200)" -e
+	pingpong ibv_rc_pingpong v4 -s 8192 -n "$(scaled 50)" -m 256 -r 20
+}
+
+ud_pingpong()
+{
+	local kind
+
+	need ibv_ud_pingpong
+	for kind in ll v4 v6; do
+		pingpong ibv_ud_pingpong "$kind" -s 1000 -n "$(scaled 100)"
+	done
+	pingpong ibv_ud_pingpong v4 -s 1024 -n "$(scaled 100)" -e
+}
+
+uc_and_srq_pingpong()
+{
+	need ibv_uc_pingpong ibv_srq_pingpong
+	pingpong ibv_uc_pingpong v4 -s 4000 -n "$(scaled 50)"
+	pingpong ibv_srq_pingpong v4 -s 4000 -n "$(scaled 50)" -q 4
+}
+
+run_rping()
+{
+	local ip
+
+	need rping
+	for ip in "$SERVER_IP" "$SERVER_IP6"; do
+		fresh_port
+		both 120 cm "$SERVER_NS" "rping -s -a $ip -p $PORT -C $(scaled 200) -v -V -S 1000" \
+			"$CLIENT_NS" "rping -c -a $ip -p $PORT -C $(scaled 200) -V -S 1000"
+		tail -c 2000 "$WORK/server.out" | grep -q 'ping data' ||
+			note "the server printed no data"
+	done
+}
+
+run_cmtools()
+{
+	need ucmatose udaddy
+	fresh_port
+	both 60 cm "$SERVER_NS" "ucmatose -p $PORT -b $SERVER_IP -C 20 -S 3000" \
+		"$CLIENT_NS" "ucmatose -p $PORT -s $SERVER_IP -C 20 -S 3000"
+	both 60 cm "$SERVER_NS" "udaddy -b $SERVER_IP -C 20 -S 1000" \
+		"$CLIENT_NS" "udaddy -s $SERVER_IP -C 20 -S 1000"
+}
+
+run_rdma_server()
+{
+	need rdma_server rdma_client
+	fresh_port
+	both 60 cm "$SERVER_NS" "rdma_server -p $PORT" \
+		"$CLIENT_NS" "rdma_client -s $SERVER_IP -p $PORT"
+	need rdma_xserver rdma_xclient
+	fresh_port
+	both 60 cm "$SERVER_NS" "rdma_xserver -p $PORT -c r" \
+		"$CLIENT_NS" "rdma_xclient -s $SERVER_IP -p $PORT -c r"
+}
+
+# perf PROGRAM ARGUMENTS
+perf()
+{
+	local prog=$1 s c
+	shift
+	s=$(gid_index "$SERVER_DEV" v4 "$SERVER_NS")
+	c=$(gid_index "$CLIENT_DEV" v4 "$CLIENT_NS")
+	fresh_port
+	both 120 "tcp:$PORT" "$SERVER_NS" "$prog -F -d $SERVER_DEV -x $s -p $PORT $*" \
+		"$CLIENT_NS" "$prog -F -d $CLIENT_DEV -x $c -p $PORT $* $SERVER_IP"
+}
+
+perftest_bandwidth()
+{
+	local p
+
+	need ib_write_bw
+	perf ib_write_bw -a -n "$(scaled 5)"
+	for p in ib_write_bw ib_read_bw ib_send_bw; do
+		perf "$p" -s 33 -n "$(scaled 100)"
+		perf "$p" -s 1048577 -n "$(scaled 5)"
+	done
+	perf ib_write_bw -s 65536 -n "$(scaled 30)" -q 8
+	perf ib_send_bw -s 4096 -n "$(scaled 100)" -e
+	perf ib_write_bw -s 4096 -n "$(scaled 50)" -b
+}
+
+perftest_latency()
+{
+	local p
+
+	need ib_write_lat
+	for p in ib_write_lat ib_send_lat ib_read_lat; do
+		perf "$p" -s 8 -n "$(scaled 200)"
+	done
+	perf ib_send_lat -s 4096 -n "$(scaled 100)" -e
+	perf ib_send_lat -c UD -s 1000 -n "$(scaled 100)"
+}
