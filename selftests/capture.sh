@@ -40,10 +40,9 @@ judge()
 	sed 's/^/# /' "$WORK/judged"
 	if command -v tshark >/dev/null; then
 		# not what is in the payload: tshark guesses at that
-		tshark -n -r "$WORK/pcap" -o infiniband.identify_payload:FALSE \
-			-o infiniband.dissect_eoib:FALSE -Y _ws.malformed \
+		tshark -n -r "$WORK/pcap" -o infiniband.identify_payload:FALSE -Y _ws.malformed \
 			>"$WORK/malformed" 2>"$WORK/words" ||
-			note "tshark: $(head -n 1 "$WORK/words")"
+			note "tshark: $(tail -n 1 "$WORK/words")"
 		[ ! -s "$WORK/malformed" ] || {
 			note "malformed for tshark: $(head -n 3 "$WORK/malformed")"
 			touch "$WORK/failed"
@@ -107,9 +106,21 @@ connection_manager()
 	judge 100
 }
 
+# the same without bursts, as a card without segmentation would send
+single_packets()
+{
+	traffic single_packets
+	knob super_packets N || skip "no such knob"
+	check "rc_ops" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/rc_ops" \
+		pads lists scatter short_message read_depth_and_fence
+	check "mix" env SROCE_DEV=ta SROCE_DEV2=tb MIX_N="$(scaled 30)" "$LIB/mix"
+	judge 500
+}
+
 retransmissions()
 {
 	traffic retransmissions
+	knob super_packets N
 	modprobe -q sch_netem
 	ip netns exec stA tc qdisc add dev sta root netem loss 2% 2>/dev/null || skip "no netem"
 	ip netns exec stB tc qdisc add dev stb root netem loss 2%
@@ -126,4 +137,4 @@ retransmissions()
 		touch "$WORK/failed"
 }
 
-cases checker reliable large errors_and_rnr datagrams connection_manager retransmissions
+cases checker reliable large errors_and_rnr datagrams connection_manager single_packets retransmissions

@@ -97,7 +97,7 @@ unshare_storm()
 			ok=$((ok + 1))
 	done
 	note "$ok of $n adds"
-	[ $ok -gt 0 ] || fail "none was accepted: $(head -n 1 "$WORK/words")"
+	[ "$ok" -gt 0 ] || fail "none was accepted: $(head -n 1 "$WORK/words")"
 	until_true 30 no_t_devices || fail "devices of dead namespaces stay: $(devices)"
 }
 

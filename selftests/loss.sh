@@ -10,6 +10,9 @@ lossy()
 	need tc
 	modprobe -q sch_netem
 	pair
+	static_neighbours
+	# netem takes a burst for one packet
+	[ -n "${BURSTS:-}" ] || knob super_packets N
 	# shellcheck disable=SC2086 # netem's arguments
 	ip netns exec stA tc qdisc add dev sta root netem $1 2>"$WORK/words" ||
 		skip "no netem: $(head -n 1 "$WORK/words")"
@@ -27,13 +30,29 @@ loss_5_percent() { lossy "limit 10000 loss 5%" 80 20000; }
 loss_1_percent_mtu_4096() { lossy "limit 10000 loss 1%" 80 262144 4096; }
 duplication() { MIX_LOSSY=0 lossy "limit 10000 duplicate 1%" 150 65536; }
 reordering() { lossy "limit 10000 delay 2ms reorder 90% gap 5" 100 65536; }
+bursts_lost() { BURSTS=1 lossy "limit 10000 loss 5%" 80 65536; }
+bursts_reordered() { BURSTS=1 lossy "limit 10000 delay 2ms reorder 90% gap 5" 80 65536; }
 delay() { MIX_LOSSY=0 lossy "limit 10000 delay 20ms" 40 65536; }
 all_of_it() { lossy "limit 10000 delay 1ms 1ms loss 1% duplicate 1% reorder 10%" 60 40000; }
+
+# fixed_neighbours NS DEV PEER_NS PEER_DEV: nothing needs to be asked for
+fixed_neighbours()
+{
+	local ip mac
+
+	mac=$(ip netns exec "$3" cat "/sys/class/net/$4/address")
+	for ip in $(ip -n "$3" -o addr show dev "$4" | awk '{ sub("/.*", "", $4); print $4 }'); do
+		ip -n "$1" neigh replace "$ip" lladdr "$mac" dev "$2" nud permanent
+	done
+}
 
 # what is lost every time: the programmed number of retries, then the end
 total()
 {
 	pair
+	# the connection is made by address: what is lost is to be its packets
+	fixed_neighbours stA sta stB stb
+	fixed_neighbours stB stb stA sta
 	modprobe -q sch_netem
 	ip netns exec stA tc qdisc add dev sta root netem loss 100% 2>/dev/null || skip "no netem"
 	check "retry" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/retry" gone_send gone_write gone_read
@@ -62,4 +81,4 @@ stuck_packets()
 }
 
 cases none loss_1_percent loss_5_percent loss_1_percent_mtu_4096 duplication reordering delay \
-	all_of_it total stuck_packets
+	bursts_lost bursts_reordered all_of_it total stuck_packets

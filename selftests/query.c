@@ -42,12 +42,9 @@ static void device(void)
 	CHECK(d->max_mr >= 10000, "max_mr %d", d->max_mr);
 	CHECK(d->max_pd >= 1024, "max_pd %d", d->max_pd);
 	CHECK(d->max_ah >= 32767, "max_ah %d", d->max_ah);
-	CHECK(d->max_srq > 0 && d->max_srq_wr > 0 && d->max_srq_sge > 0, "no SRQ");
 	CHECK(d->max_pkeys >= 1, "max_pkeys %u", d->max_pkeys);
 	CHECK(d->max_qp_rd_atom >= 12 && d->max_qp_init_rd_atom >= 12, "rd_atom %d/%d",
 	      d->max_qp_rd_atom, d->max_qp_init_rd_atom);
-	CHECK(d->atomic_cap != IBV_ATOMIC_NONE, "no atomics");
-	CHECK(d->max_mcast_grp > 0, "no multicast groups");
 	CHECK(!(d->device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2A) ||
 	      !(d->device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B), "MW types 2A and 2B both");
 	CHECK(ibv_get_device_guid(A->ctx->device) == d->node_guid, "GUID of the list differs");

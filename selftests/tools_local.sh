@@ -16,11 +16,10 @@ ends()
 
 rc() { ends; rc_pingpong; }
 ud() { ends; ud_pingpong; }
-uc_srq() { ends; uc_and_srq_pingpong; }
 rping_verified() { ends; run_rping; }
 cm_programs() { ends; run_cmtools; }
 rdma_server_client() { ends; run_rdma_server; }
 bandwidth() { ends; perftest_bandwidth; }
 latency() { ends; perftest_latency; }
 
-cases rc ud uc_srq rping_verified cm_programs rdma_server_client bandwidth latency
+cases rc ud rping_verified cm_programs rdma_server_client bandwidth latency

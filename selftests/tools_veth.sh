@@ -16,7 +16,6 @@ ends()
 
 rc() { ends; rc_pingpong; }
 ud() { ends; ud_pingpong; }
-uc_srq() { ends; uc_and_srq_pingpong; }
 rping_verified() { ends; run_rping; }
 cm_programs() { ends; run_cmtools; }
 rdma_server_client() { ends; run_rdma_server; }
@@ -36,6 +35,16 @@ verified()
 	check "psn_wrap" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/psn_wrap"
 	check "rc_errors" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/rc_errors"
 	check "rnr" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/rnr"
+	check "ud_ops" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/ud_ops"
+	check "mix" env SROCE_DEV=ta SROCE_DEV2=tb "$LIB/mix"
+}
+
+# without bursts
+single_packets()
+{
+	pair
+	knob super_packets N || skip "no such knob"
+	check "rc_ops" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/rc_ops"
 	check "ud_ops" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/ud_ops"
 	check "mix" env SROCE_DEV=ta SROCE_DEV2=tb "$LIB/mix"
 }
@@ -77,5 +86,5 @@ sockets()
 	! in_ns stA ss -Hlun 'sport = :4791' | grep -q . || fail "bound after the last device"
 }
 
-cases rc ud uc_srq rping_verified cm_programs rdma_server_client bandwidth latency verified \
-	small_mtu ipv6_only sockets
+cases rc ud rping_verified cm_programs rdma_server_client bandwidth latency verified \
+	single_packets small_mtu ipv6_only sockets

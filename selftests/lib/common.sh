@@ -243,6 +243,28 @@ unload()
 
 can_unload() { ! builtin_module; }
 
+# knob NAME VALUE: a module parameter, until the end of the case
+knob()
+{
+	local f=/sys/module/$MODULE/parameters/$1
+
+	[ -e "$f" ] || return 1
+	echo "$f $(cat "$f")" >>"$WORK/knobs"
+	echo "$2" >"$f"
+}
+
+restore_knobs()
+{
+	local f v
+
+	[ -e "$WORK/knobs" ] || return 0
+	# the oldest value of each is the right one
+	tac "$WORK/knobs" | while read -r f v; do
+		[ ! -e "$f" ] || echo "$v" >"$f"
+	done
+	rm -f "$WORK/knobs"
+}
+
 version_at_least()
 {
 	[ "$(printf '%s\n%s\n' "$1" "$(uname -r)" | sort -V | head -n 1)" = "$1" ]
@@ -392,6 +414,19 @@ pair()
 	resources tb >"$WORK/resources.tb"
 }
 
+# the two ends know each other without asking
+static_neighbours()
+{
+	local a b
+
+	a=$(ip netns exec stA cat /sys/class/net/sta/address)
+	b=$(ip netns exec stB cat /sys/class/net/stb/address)
+	ip -n stA neigh replace 10.77.0.2 lladdr "$b" dev sta nud permanent
+	ip -n stA neigh replace fd77::2 lladdr "$b" dev sta nud permanent
+	ip -n stB neigh replace 10.77.0.1 lladdr "$a" dev stb nud permanent
+	ip -n stB neigh replace fd77::1 lladdr "$a" dev stb nud permanent
+}
+
 # all that a case can have made goes; false when something was left or stuck
 teardown()
 {
@@ -418,6 +453,7 @@ teardown()
 		dev_del "$d" >/dev/null 2>&1 || { note "cannot delete $d"; rc=1; }
 	done
 	rm -f "$WORK"/resources.*
+	restore_knobs
 	for l in $(ip netns list 2>/dev/null | awk '/^st/ { print $1 }'); do
 		timeout 60 ip netns del "$l" || rc=1
 	done

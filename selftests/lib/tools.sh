@@ -51,13 +51,6 @@ ud_pingpong()
 	pingpong ibv_ud_pingpong v4 -s 1024 -n "$(scaled 100)" -e
 }
 
-uc_and_srq_pingpong()
-{
-	need ibv_uc_pingpong ibv_srq_pingpong
-	pingpong ibv_uc_pingpong v4 -s 4000 -n "$(scaled 50)"
-	pingpong ibv_srq_pingpong v4 -s 4000 -n "$(scaled 50)" -q 4
-}
-
 run_rping()
 {
 	local ip

@@ -18,7 +18,7 @@ static void victim(void)
 	struct tdev peer = *A;
 	struct end far = { .dev = &peer };
 	struct ibv_qp fake = { .qp_num = 0x123456 };
-	struct buf open, closed;
+	struct buf open, closed, datagrams;
 	struct ibv_wc wc;
 	char c;
 
@@ -33,12 +33,14 @@ static void victim(void)
 	end_new(&ud, A, &o);
 	REQUIRE(!to_init(&ud, &o) && !to_rtr(&ud, NULL, &o, 0) && !to_rts(&ud, &o, 0), "UD");
 	open = buf_new(rc.pd, 4096, ACC_ALL);
+	datagrams = buf_new(ud.pd, 4096, IBV_ACCESS_LOCAL_WRITE);
 	closed = buf_new(rc.pd, 65536, IBV_ACCESS_LOCAL_WRITE);
 	fill(closed.p, closed.len, 0xc105ed, 0);
 	for (int i = 0; i < 4; i++) {
 		struct ibv_sge sg = { (uintptr_t)open.p + 1024 * i, 512, open.mr->lkey };
+		struct ibv_sge dg = { (uintptr_t)datagrams.p + 1024 * i, 512, datagrams.mr->lkey };
 
-		REQUIRE(!recv_post(&rc, i, &sg, 1) && !recv_post(&ud, i, &sg, 1), "post_recv");
+		REQUIRE(!recv_post(&rc, i, &sg, 1) && !recv_post(&ud, i, &dg, 1), "post_recv");
 	}
 	printf("VICTIM rc=%u ud=%u qkey=%u rkey=%u addr=%llu closed_rkey=%u closed_addr=%llu\n",
 	       rc.qp->qp_num, ud.qp->qp_num, o.qkey, open.mr->rkey,

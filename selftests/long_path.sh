@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# One device with itself, but through packets and the netdev instead of the short way.
+set -u
+# shellcheck source=lib/common.sh
+. "$(dirname "$0")/lib/common.sh"
+
+program()
+{
+	single
+	knob short_path N || skip "no short way that could be closed"
+	must "$*" env SROCE_DEV=t0 "$HERE/$1" "${@:2}"
+}
+
+rc_ops() { program rc_ops; }
+psn_wrap() { program psn_wrap; }
+rc_errors() { program rc_errors; }
+rnr() { program rnr; }
+retry() { program retry; }
+ud_ops() { program ud_ops; }
+cq() { program cq; }
+mr() { program mr dereg_while_peer_reads dereg_while_peer_writes dereg_while_in_use_locally \
+	churn_beside_traffic; }
+hostile_ring() { program hostile_ring; }
+
+mix()
+{
+	single
+	knob short_path N || skip "no short way that could be closed"
+	must "mix" env SROCE_DEV=t0 "$LIB/mix"
+}
+
+cases rc_ops psn_wrap rc_errors rnr retry ud_ops cq mr hostile_ring mix
