@@ -27,7 +27,7 @@ if [ ! -r "$include/rdma/ib_verbs.h" ]; then
 	exit 1
 fi
 
-echo '/* Made by include/compat/probe.sh. */'
+echo '/* Generated: what the kernel headers have. */'
 has HAVE_CREATE_CQ_BUNDLE rdma/ib_verbs.h \
 	'\(\*create_cq\)\([^)]*struct uverbs_attr_bundle \*'
 has HAVE_RESIZE_USER_CQ rdma/ib_verbs.h '\(\*resize_user_cq\)\('
