@@ -39,8 +39,10 @@ judge()
 	fi
 	sed 's/^/# /' "$WORK/judged"
 	if command -v tshark >/dev/null; then
-		# not what is in the payload: tshark guesses at that
-		tshark -n -r "$WORK/pcap" -o infiniband.identify_payload:FALSE -Y _ws.malformed \
+		# not what is in the payload: tshark guesses at that, and reads beyond a
+		# short one, of whichever driver
+		tshark -n -r "$WORK/pcap" -o infiniband.identify_payload:FALSE \
+			-Y '_ws.malformed && udp.length > 64' \
 			>"$WORK/malformed" 2>"$WORK/words" ||
 			note "tshark: $(tail -n 1 "$WORK/words")"
 		[ ! -s "$WORK/malformed" ] || {

@@ -50,6 +50,7 @@ fixed_neighbours()
 total()
 {
 	pair
+	static_neighbours
 	# the connection is made by address: what is lost is to be its packets
 	fixed_neighbours stA sta stB stb
 	fixed_neighbours stB stb stA sta

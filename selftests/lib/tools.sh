@@ -58,8 +58,8 @@ run_rping()
 	need rping
 	for ip in "$SERVER_IP" "$SERVER_IP6"; do
 		fresh_port
-		both 120 cm "$SERVER_NS" "rping -s -a $ip -p $PORT -C $(scaled 200) -v -V -S 1000" \
-			"$CLIENT_NS" "rping -c -a $ip -p $PORT -C $(scaled 200) -V -S 1000"
+		both 120 cm "$SERVER_NS" "rping -s -a $ip -p $PORT -C $(scaled 1000) -v -V -S 1000" \
+			"$CLIENT_NS" "rping -c -a $ip -p $PORT -C $(scaled 1000) -V -S 1000"
 		tail -c 2000 "$WORK/server.out" | grep -q 'ping data' ||
 			note "the server printed no data"
 	done
