@@ -35,25 +35,12 @@ bursts_reordered() { BURSTS=1 lossy "limit 10000 delay 2ms reorder 90% gap 5" 80
 delay() { MIX_LOSSY=0 lossy "limit 10000 delay 20ms" 40 65536; }
 all_of_it() { lossy "limit 10000 delay 1ms 1ms loss 1% duplicate 1% reorder 10%" 60 40000; }
 
-# fixed_neighbours NS DEV PEER_NS PEER_DEV: nothing needs to be asked for
-fixed_neighbours()
-{
-	local ip mac
-
-	mac=$(ip netns exec "$3" cat "/sys/class/net/$4/address")
-	for ip in $(ip -n "$3" -o addr show dev "$4" | awk '{ sub("/.*", "", $4); print $4 }'); do
-		ip -n "$1" neigh replace "$ip" lladdr "$mac" dev "$2" nud permanent
-	done
-}
-
 # what is lost every time: the programmed number of retries, then the end
 total()
 {
 	pair
-	static_neighbours
 	# the connection is made by address: what is lost is to be its packets
-	fixed_neighbours stA sta stB stb
-	fixed_neighbours stB stb stA sta
+	static_neighbours
 	modprobe -q sch_netem
 	ip netns exec stA tc qdisc add dev sta root netem loss 100% 2>/dev/null || skip "no netem"
 	check "retry" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/retry" gone_send gone_write gone_read

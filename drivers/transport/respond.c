@@ -137,8 +137,6 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 	enum sroce_read_end end = READ_DONE;
 	struct sroce_tx tx;
 
-	/* Answers keep the order of the requests. */
-	sroce_respond_ack(qp);
 	sroce_tx_begin(&tx, qp->dev, qp->av);
 	while (resp->read.active) {
 		u32 len = min(resp->read.length - resp->read.off,
@@ -200,8 +198,13 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 	return end;
 }
 
+/*
+ * What is owed to requests before the READ is sent first: an acknowledge must
+ * not cover the READ itself, whose responses are its only answer.
+ */
 static void sroce_read_begin(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
+	sroce_respond_ack(qp);
 	qp->resp.read.active = true;
 	qp->resp.read.va = pkt->va;
 	qp->resp.read.rkey = pkt->rkey;

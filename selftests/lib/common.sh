@@ -414,17 +414,22 @@ pair()
 	resources tb >"$WORK/resources.tb"
 }
 
-# the two ends know each other without asking
+# fixed_neighbours NS DEV PEER_NS PEER_DEV: nothing needs to be asked for
+fixed_neighbours()
+{
+	local ip mac
+
+	mac=$(ip netns exec "$3" cat "/sys/class/net/$4/address")
+	for ip in $(ip -n "$3" -o addr show dev "$4" | awk '{ sub("/.*", "", $4); print $4 }'); do
+		ip -n "$1" neigh replace "$ip" lladdr "$mac" dev "$2" nud permanent
+	done
+}
+
+# the two ends of a pair know each other
 static_neighbours()
 {
-	local a b
-
-	a=$(ip netns exec stA cat /sys/class/net/sta/address)
-	b=$(ip netns exec stB cat /sys/class/net/stb/address)
-	ip -n stA neigh replace 10.77.0.2 lladdr "$b" dev sta nud permanent
-	ip -n stA neigh replace fd77::2 lladdr "$b" dev sta nud permanent
-	ip -n stB neigh replace 10.77.0.1 lladdr "$a" dev stb nud permanent
-	ip -n stB neigh replace fd77::1 lladdr "$a" dev stb nud permanent
+	fixed_neighbours stA sta stB stb
+	fixed_neighbours stB stb stA sta
 }
 
 # all that a case can have made goes; false when something was left or stuck

@@ -144,8 +144,10 @@ static void settle(struct way *y, int i)
 	} else {
 		bad = s->kind == M_READ ? sg_differs(s->l, s->nl, s->seed) :
 					  sg_differs(s->r, s->nr, s->seed);
-		REQUIRE(bad < 0, "%s of %zu bytes in %d/%d entries: wrong byte at %zd",
-			kinds[s->kind], s->len, s->nl, s->nr, bad);
+		REQUIRE(bad < 0,
+			"%s by QP %#x of %zu bytes in %d/%d entries from %#llx: wrong byte at %zd",
+			kinds[s->kind], y->from->qp->qp_num, s->len, s->nl, s->nr,
+			(unsigned long long)s->r[0].addr, bad);
 	}
 	s->busy = false;
 	y->done++;
