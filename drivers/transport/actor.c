@@ -79,7 +79,11 @@ static bool sroce_read_mail(struct sroce_qp *qp, struct sroce_budget *budget)
 		sroce_complete(qp, &pkt);
 		sroce_mail_free(mail);
 	}
-	return false;
+	/*
+	 * If the inbox wasn't empty the mailbox has not been looked at, and the
+	 * event that told of it is taken.
+	 */
+	return !list_empty_careful(&qp->mailbox);
 }
 
 /* Run the machines of a QP.  Returns true when there is more to do. */
@@ -92,12 +96,13 @@ static bool sroce_step(struct sroce_qp *qp)
 	unsigned long events = xchg(&qp->events, 0);
 	bool more;
 
-	if (events & BIT(SROCE_EV_TIMER))
-		sroce_timer_check(qp);
 	if (events & BIT(SROCE_EV_WAIT))
 		sroce_wait_over(qp);
 
 	more = sroce_read_mail(qp, &budget);
+	/* What has come in time isn't late because we are. */
+	if (events & BIT(SROCE_EV_TIMER))
+		sroce_timer_check(qp);
 	more |= sroce_respond(qp, &budget);
 	more |= sroce_request(qp, &budget);
 	if (qp->state == IB_QPS_ERR || qp->state == IB_QPS_SQE)
@@ -143,7 +148,8 @@ static void sroce_cpu_run(struct sroce_cpu *cpu)
 		}
 		qp = list_first_entry(&cpu->ready, struct sroce_qp, run);
 		list_del(&qp->run);
-		clear_bit(SROCE_QP_QUEUED, &qp->flags);
+		/* Who queues it next must not meet our list_del(). */
+		clear_bit_unlock(SROCE_QP_QUEUED, &qp->flags);
 		smp_mb__after_atomic();	/* events left after this queue again */
 		sroce_run(qp);
 		sroce_qp_put(qp);
@@ -201,6 +207,22 @@ void sroce_qp_kick(struct sroce_qp *qp, unsigned int event)
 	if (!cpu->running)
 		sroce_cpu_run(cpu);
 	local_bh_enable();
+}
+
+/**
+ * sroce_qp_unlock() - let go of a token that was waited for
+ * @qp: the QP; taken with spin_lock_bh()
+ *
+ * Others may have left events meanwhile and gone.
+ *
+ * Context: process.
+ */
+void sroce_qp_unlock(struct sroce_qp *qp)
+{
+	spin_unlock_bh(&qp->token);
+	smp_mb();	/* pairs with the one in sroce_kick_bh() */
+	if (READ_ONCE(qp->events))
+		sroce_qp_kick(qp, SROCE_EV_AGAIN);
 }
 
 /**

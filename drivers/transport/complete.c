@@ -153,7 +153,7 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 
 	if (!sroce_complete_before(qp, psn)) {
 		if (qp->state != IB_QPS_ERR)
-			sroce_complete_lost(qp);
+			sroce_complete_gap(qp, pkt->psn);
 		return;
 	}
 	/* An old NAK says nothing about what was sent again since. */
@@ -199,6 +199,7 @@ static void sroce_complete_read(struct sroce_qp *qp, const struct sroce_pkt *pkt
 	end = sroce_read_chunk_end(wqe, off);
 	last = sroce_opcodes[pkt->opcode].flags & SROCE_OP_LAST;
 	if (len > end - off || last != (len == end - off) ||
+	    psn_count(len, qp->mtu) != pkt->npsn ||
 	    (!last && len != pkt->npsn * qp->mtu)) {
 		sroce_complete_failed(qp, IB_WC_BAD_RESP_ERR);
 		return;

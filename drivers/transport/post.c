@@ -23,7 +23,7 @@ int sroce_qp_doorbell(struct sroce_qp *qp)
 		if (!sroce_qp_can_send(qp) && state != IB_QPS_ERR &&
 		    state != IB_QPS_SQE)
 			sroce_sq_drop(qp);
-		spin_unlock_bh(&qp->token);
+		sroce_qp_unlock(qp);
 		return -EINVAL;
 	}
 	sroce_qp_kick(qp, SROCE_EV_SEND);

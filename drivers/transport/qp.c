@@ -120,9 +120,15 @@ void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type)
 static void sroce_qp_flush_sq(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
+	u32 left = sq->max_wr + 1;
 
-	while (sq->head != sq->fetched || sroce_sq_fetch(qp))
+	/* A process can post as fast as we flush: others have their turn. */
+	while (left && (sq->head != sq->fetched || sroce_sq_fetch(qp))) {
 		sroce_sq_complete(qp, IB_WC_WR_FLUSH_ERR);
+		left--;
+	}
+	if (!left)
+		set_bit(SROCE_EV_AGAIN, &qp->events);
 	memset(&qp->req, 0, sizeof(qp->req));
 	qp->req.next = sq->head;
 	qp->req.psn = qp->comp.una;
@@ -135,10 +141,15 @@ static void sroce_qp_flush_wqes(struct sroce_qp *qp)
 		.status = IB_WC_WR_FLUSH_ERR,
 		.opcode = IB_WC_RECV,
 	};
+	u32 left = qp->rq.max_wr + 1;
 
 	sroce_qp_flush_sq(qp);
-	while (qp->state == IB_QPS_ERR && sroce_rq_take(qp))
+	while (left && qp->state == IB_QPS_ERR && sroce_rq_take(qp)) {
 		sroce_rq_complete(qp, &wc, false);
+		left--;
+	}
+	if (!left)
+		set_bit(SROCE_EV_AGAIN, &qp->events);
 }
 
 /**
@@ -618,7 +629,7 @@ void sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
 		/* The reference on the GID stays with the address vector. */
 		attr->ah_attr.grh.sgid_attr = NULL;
 	}
-	spin_unlock_bh(&qp->token);
+	sroce_qp_unlock(qp);
 
 	init->qp_context = qp->ibqp->qp_context;
 	init->send_cq = qp->ibqp->send_cq;

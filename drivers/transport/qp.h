@@ -349,6 +349,7 @@ static inline u32 sroce_qp_unit(const struct sroce_qp *qp,
 
 /* actor.c */
 void sroce_qp_work(struct work_struct *work);
+void sroce_qp_unlock(struct sroce_qp *qp);
 void sroce_qp_kick(struct sroce_qp *qp, unsigned int event);
 void sroce_qp_drop_mail(struct sroce_qp *qp, bool close);
 

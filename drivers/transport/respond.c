@@ -224,7 +224,8 @@ static void sroce_respond_duplicate(struct sroce_qp *qp,
 		qp->resp.ack_due = true;
 		return;
 	}
-	if (pkt->dma_len > SROCE_MAX_MSG)
+	if (pkt->dma_len > SROCE_MAX_MSG ||
+	    !(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_READ))
 		return;
 	/* Executed again: that the memory may have changed is allowed for. */
 	end = psn_add(pkt->psn, psn_count(pkt->dma_len, qp->mtu));
@@ -426,7 +427,8 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	}
 	resp->naked = false;
 
-	if (!sroce_request_fits(qp, pkt)) {
+	/* Not offered: a peer must not think that a key is gone. */
+	if (op & SROCE_OP_INV || !sroce_request_fits(qp, pkt)) {
 		sroce_respond_invalid(qp);
 		return;
 	}

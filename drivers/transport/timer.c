@@ -81,7 +81,8 @@ void sroce_timer_check(struct sroce_qp *qp)
 	struct sroce_completer *comp = &qp->comp;
 
 	comp->timer_armed = false;
-	if (!sroce_qp_can_send(qp) || comp->una == qp->req.max_psn)
+	if (!sroce_qp_can_send(qp) || !qp->attr.timeout ||
+	    comp->una == qp->req.max_psn)
 		return;
 	if (qp->req.rnr_wait) {
 		sroce_timer_start(qp);
