@@ -212,7 +212,7 @@ struct sroce_ring *sroce_cq_resize(struct sroce_cq *cq, struct sroce_ring *ring)
 /**
  * sroce_cq_purge() - forget completions of a QP that was reset
  * @cq: completion queue
- * @qpn: of the QP
+ * @qp: the QP; others' may be gone, of them only the address is looked at
  *
  * Only the oldest entries are removed, as far as all are of this QP: entries
  * behind another QP's can't go without moving what a poller may be reading.
@@ -220,7 +220,7 @@ struct sroce_ring *sroce_cq_resize(struct sroce_cq *cq, struct sroce_ring *ring)
  *
  * Context: process.
  */
-void sroce_cq_purge(struct sroce_cq *cq, u32 qpn)
+void sroce_cq_purge(struct sroce_cq *cq, const struct ib_qp *qp)
 {
 	struct sroce_ring *ring;
 	unsigned long flags;
@@ -230,11 +230,12 @@ void sroce_cq_purge(struct sroce_cq *cq, u32 qpn)
 	ring = cq->ring;
 	for (left = sroce_cq_unpolled(cq); left; left--) {
 		void *slot = sroce_ring_slot(ring, cq->consumer);
-		u32 of = ring->user ?
-			READ_ONCE(((struct ib_uverbs_wc *)slot)->qp_num) :
-			((struct ib_wc *)slot)->qp->qp_num;
+		bool own = ring->user ?
+			READ_ONCE(((struct ib_uverbs_wc *)slot)->qp_num) ==
+				qp->qp_num :
+			((struct ib_wc *)slot)->qp == qp;
 
-		if (of != qpn)
+		if (!own)
 			break;
 		cq->consumer = (cq->consumer + 1) & ring->mask;
 	}

@@ -87,8 +87,10 @@ static int sroce_post_one(struct sroce_qp *qp, const struct ib_send_wr *wr)
 		if (wqe->qkey & BIT(31))
 			wqe->qkey = qp->attr.qkey;
 		rcu_read_lock();
-		wqe->av = READ_ONCE(to_sroce_ah(ud_wr(wr)->ah)->av);
-		refcount_inc(&wqe->av->refs);
+		/* Modify AH may be swapping it. */
+		do {
+			wqe->av = READ_ONCE(to_sroce_ah(ud_wr(wr)->ah)->av);
+		} while (!refcount_inc_not_zero(&wqe->av->refs));
 		rcu_read_unlock();
 	} else if (wr->opcode != IB_WR_SEND &&
 		   wr->opcode != IB_WR_SEND_WITH_IMM) {
@@ -176,7 +178,8 @@ int sroce_qp_post_recv(struct sroce_qp *qp, const struct ib_recv_wr *wr,
 	spin_unlock_irqrestore(&qp->rq.lock, flags);
 	if (err)
 		*bad = wr;
-	/* In the error state somebody has to flush it. */
+	/* In the error state somebody has to flush it: who sees the other? */
+	smp_mb();
 	if (READ_ONCE(qp->state) == IB_QPS_ERR)
 		sroce_qp_kick(qp, SROCE_EV_SEND);
 	return err;

@@ -532,9 +532,9 @@ static void sroce_modify_state(struct sroce_qp *qp, enum ib_qp_state next)
 	switch (next) {
 	case IB_QPS_RESET:
 		sroce_qp_reset(qp, false);
-		sroce_cq_purge(qp->scq, qp->qpn);
+		sroce_cq_purge(qp->scq, qp->ibqp);
 		if (qp->rcq != qp->scq)
-			sroce_cq_purge(qp->rcq, qp->qpn);
+			sroce_cq_purge(qp->rcq, qp->ibqp);
 		break;
 	case IB_QPS_ERR:
 		sroce_qp_error(qp);

@@ -402,6 +402,6 @@ void sroce_wait_over(struct sroce_qp *qp);
 
 /* cq.c */
 int sroce_cq_post(struct sroce_cq *cq, const struct ib_wc *wc, bool solicited);
-void sroce_cq_purge(struct sroce_cq *cq, u32 qpn);
+void sroce_cq_purge(struct sroce_cq *cq, const struct ib_qp *qp);
 
 #endif
