@@ -199,7 +199,8 @@ struct sroce_completer {
  * @last_op: opcode of the last request of a message under way, else 0xff
  * @naked: a NAK for @psn was sent; what comes meanwhile is dropped silently
  * @early: PSN of the last request that came too early
- * @ack_due: an acknowledge is owed, for all before @psn
+ * @ack_due: an acknowledge is owed, for all up to @ack_psn.  That is never the
+ *	     PSN of a READ: its responses are its only answer
  * @off: bytes received of the message under way
  * @va: next address and @rkey: key of an RDMA WRITE under way
  * @resid: bytes that are still to come of it
@@ -213,6 +214,7 @@ struct sroce_responder {
 	u8			last_op;
 	bool			naked;
 	bool			ack_due;
+	u32			ack_psn;
 	u32			off;
 	u64			va;
 	u32			rkey;

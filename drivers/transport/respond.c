@@ -35,8 +35,16 @@ static void sroce_respond_ack(struct sroce_qp *qp)
 	if (!qp->resp.ack_due)
 		return;
 	qp->resp.ack_due = false;
-	sroce_respond_send(qp, AETH_ACK | AETH_NO_CREDITS,
-			   psn_add(qp->resp.psn, -1));
+	sroce_respond_send(qp, AETH_ACK | AETH_NO_CREDITS, qp->resp.ack_psn);
+}
+
+static void sroce_respond_owe_ack(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_responder *resp = &qp->resp;
+
+	if (!resp->ack_due || psn_diff(psn, resp->ack_psn) > 0)
+		resp->ack_psn = psn;
+	resp->ack_due = true;
 }
 
 /* Refuse the request at the expected PSN, for good. */
@@ -199,12 +207,14 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 }
 
 /*
- * What is owed to requests before the READ is sent first: an acknowledge must
- * not cover the READ itself, whose responses are its only answer.
+ * What is owed to requests before the READ is sent first.  What is owed to
+ * requests behind a READ that is asked for again has to wait: it would tell
+ * that the responses are lost.
  */
 static void sroce_read_begin(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
-	sroce_respond_ack(qp);
+	if (psn_diff(pkt->psn, qp->resp.ack_psn) > 0)
+		sroce_respond_ack(qp);
 	qp->resp.read.active = true;
 	qp->resp.read.va = pkt->va;
 	qp->resp.read.rkey = pkt->rkey;
@@ -221,7 +231,14 @@ static void sroce_respond_duplicate(struct sroce_qp *qp,
 
 	sroce_count(qp->dev->stats, SROCE_CNT_DUP_REQ);
 	if (!(sroce_opcodes[pkt->opcode].flags & SROCE_OP_READ)) {
-		qp->resp.ack_due = true;
+		/*
+		 * Up to this one, not up to the last: READs between may have
+		 * been answered in vain.
+		 */
+		end = psn_add(pkt->psn, pkt->npsn);
+		if (psn_diff(end, qp->resp.psn) > 0)
+			end = qp->resp.psn;
+		sroce_respond_owe_ack(qp, psn_add(end, -1));
 		return;
 	}
 	if (pkt->dma_len > SROCE_MAX_MSG ||
@@ -451,7 +468,7 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	if (op & SROCE_OP_LAST)
 		resp->msn = psn_add(resp->msn, 1);
 	if (pkt->flags & SROCE_PKT_ACKREQ && !(op & SROCE_OP_READ))
-		resp->ack_due = true;
+		sroce_respond_owe_ack(qp, psn_add(resp->psn, -1));
 	if (op & SROCE_OP_LAST && op & (SROCE_OP_SEND | SROCE_OP_IMM))
 		sroce_respond_received(qp, pkt, op);
 }
