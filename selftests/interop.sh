@@ -89,13 +89,16 @@ verified()
 	check "rnr" env SROCE_DEV=ts SROCE_DEV2=tr "$HERE/rnr" late_receive_10ms late_receive_300ms
 }
 
+# Only requests of sroce: under loss, READs of rdma_rxe end without their data now
+# and then and its FETCH_ADDs count wrong, also between two of its kind, and its
+# WRITEs have been seen to be sent again with length 0.
 lossy()
 {
 	peers
 	tc qdisc add dev st0 root netem loss 1% || skip "no netem"
 	ip netns exec stP tc qdisc add dev st1 root netem loss 1%
-	check "mix under loss" env SROCE_DEV=ts SROCE_DEV2=tr MIX_LOSSY=1 MIX_N="$(scaled 100)" \
-		MIX_MAX=20000 "$LIB/mix"
+	check "mix under loss" env SROCE_DEV=ts SROCE_DEV2=tr MIX_LOSSY=1 MIX_WAYS=1 MIX_ATOMICS=0 \
+		MIX_N="$(scaled 300)" MIX_MAX=20000 "$LIB/mix"
 }
 
 cases pingpong_as_server pingpong_as_client verified perftest_as_server perftest_as_client \

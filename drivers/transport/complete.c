@@ -87,17 +87,23 @@ static void sroce_complete_lost(struct sroce_qp *qp)
 }
 
 /* A response of a READ is missing: it, or the request, was lost. */
-static void sroce_complete_gap(struct sroce_qp *qp, u32 psn)
+static void sroce_complete_gap(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
 	struct sroce_completer *comp = &qp->comp;
+	bool again = false;
 
 	/*
 	 * Responses to the first request go on coming for a while after the
-	 * second is sent.  Those to the second begin anew, which shows.
+	 * second is sent.  Those to the second begin anew, which shows.  An
+	 * acknowledge shows nothing: some responders repeat the latest one for
+	 * every packet that they get again.
 	 */
-	if (!comp->rewound || psn_diff(psn, comp->gap) <= 0)
+	if (pkt->opcode != IB_OPCODE_RC_ACKNOWLEDGE) {
+		again = psn_diff(pkt->psn, comp->gap) < 0;
+		comp->gap = pkt->psn;
+	}
+	if (!comp->rewound || again)
 		sroce_complete_lost(qp);
-	comp->gap = psn;
 }
 
 static void sroce_complete_rnr(struct sroce_qp *qp, u8 timer)
@@ -153,7 +159,7 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 
 	if (!sroce_complete_before(qp, psn)) {
 		if (qp->state != IB_QPS_ERR)
-			sroce_complete_gap(qp, pkt->psn);
+			sroce_complete_gap(qp, pkt);
 		return;
 	}
 	/* An old NAK says nothing about what was sent again since. */
@@ -185,7 +191,7 @@ static void sroce_complete_read(struct sroce_qp *qp, const struct sroce_pkt *pkt
 
 	if (!sroce_complete_before(qp, pkt->psn)) {
 		if (qp->state != IB_QPS_ERR)
-			sroce_complete_gap(qp, pkt->psn);
+			sroce_complete_gap(qp, pkt);
 		return;
 	}
 	wqe = sroce_complete_head(qp);

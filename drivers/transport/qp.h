@@ -177,7 +177,7 @@ struct sroce_requester {
  * @una: oldest PSN without acknowledge or response
  * @rewound: @una when the requester was last sent back: one loss is mended
  *	     once, however many packets tell of it
- * @gap: PSN of the last response that came too early
+ * @gap: PSN of the last READ response that came too early since then
  * @retries: left of retry_cnt
  * @rnr_retries: left of rnr_retry
  * @deadline: when the retransmit timer is due, in jiffies

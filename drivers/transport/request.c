@@ -402,6 +402,7 @@ void sroce_request_seek(struct sroce_qp *qp)
 void sroce_request_rewind(struct sroce_qp *qp)
 {
 	qp->comp.rewound = true;
+	qp->comp.gap = qp->comp.una;
 	sroce_count(qp->dev->stats, SROCE_CNT_RETRANSMITS);
 	sroce_request_seek(qp);
 }

@@ -10,6 +10,8 @@
  *   MIX_LOSSY	1: RETRY_EXC is allowed; connect again and go on
  *   MIX_MTU	path MTU in bytes (default 1024)
  *   MIX_SEED	start of the random sequence
+ *   MIX_ATOMICS	0: no FETCH_ADDs (default 1)
+ *   MIX_WAYS	1: only SROCE_DEV asks (default 2)
  */
 #include "traffic.h"
 
@@ -165,6 +167,9 @@ static bool reap(struct way *y, bool lossy)
 					  wc.status == IBV_WC_WR_FLUSH_ERR), "%s: status %s",
 				wc.wr_id < MAXW ? kinds[y->s[wc.wr_id].kind] : "?",
 				ibv_wc_status_str(wc.status));
+			t_note("%s by QP %#x: status %s",
+			       wc.wr_id < MAXW ? kinds[y->s[wc.wr_id].kind] : "?",
+			       y->from->qp->qp_num, ibv_wc_status_str(wc.status));
 			return false;
 		}
 		i = wc.wr_id;
@@ -194,6 +199,7 @@ static void mix(void)
 	struct qopt o = qopt();
 	bool lossy = env("MIX_LOSSY", 0);
 	uint64_t n = env("MIX_N", 200), last, t0;
+	int ways;
 	int broken = 0;
 
 	max = env("MIX_MAX", 65536);
@@ -201,7 +207,8 @@ static void mix(void)
 	if (window > MAXW)
 		window = MAXW;
 	st = env("MIX_SEED", 1);
-	atomics = A->attr.atomic_cap != IBV_ATOMIC_NONE && B->attr.atomic_cap != IBV_ATOMIC_NONE;
+	atomics = A->attr.atomic_cap != IBV_ATOMIC_NONE && B->attr.atomic_cap != IBV_ATOMIC_NONE &&
+		  env("MIX_ATOMICS", 1);
 	if (!atomics)
 		t_note("without atomics");
 	for (o.mtu = IBV_MTU_256; mtu_bytes(o.mtu) < env("MIX_MTU", 1024) && o.mtu < IBV_MTU_4096;)
@@ -213,11 +220,12 @@ static void mix(void)
 	way_new(&w[0], &a, &b);
 	way_new(&w[1], &b, &a);
 	t0 = last = now_ms();
-	while (w[0].done < n || w[1].done < n) {
+	ways = env("MIX_WAYS", 2);
+	while (w[0].done < n || (ways == 2 && w[1].done < n)) {
 		uint64_t before = w[0].done + w[1].done;
 		bool ok = true;
 
-		for (int k = 0; k < 2 && ok; k++) {
+		for (int k = 0; k < ways && ok; k++) {
 			for (int i = 0; i < window; i++)
 				if (!w[k].s[i].busy && w[k].posted < n)
 					post(&w[k], i);
