@@ -11,9 +11,9 @@ load_unload()
 
 	can_unload || skip "built in"
 	load_core
-	for i in $(seq "$(scaled 20)"); do
+	for i in $(seq "$(scaled 100)"); do
 		load || fail "load number $i"
-		[ $((i % 3)) != 0 ] || sleep 0.01
+		[ $((i % 10)) != 0 ] || sleep 0.01
 		unload || fail "unload number $i"
 	done
 }
@@ -47,7 +47,7 @@ add_delete_beside_traffic()
 	spawn holder "$LIB/holder" t0 traffic
 	pid=$PID
 	until_true 20 grep -q READY "$WORK/holder.out" || fail "holder: $(cat "$WORK/holder.out")"
-	for i in $(seq "$(scaled 20)"); do
+	for i in $(seq "$(scaled 100)"); do
 		dev_add t1 st8 || fail "link add number $i"
 		dev_del t1 || fail "link delete number $i"
 	done
