@@ -38,6 +38,17 @@ static DEFINE_PER_CPU(struct sroce_cpu, sroce_cpus);
 
 static struct workqueue_struct *sroce_wq;
 
+/**
+ * sroce_queue_work() - run something where it may call kernel users
+ * @work: what
+ *
+ * Context: any.
+ */
+void sroce_queue_work(struct work_struct *work)
+{
+	queue_work(sroce_wq, work);
+}
+
 static void sroce_enqueue(struct sroce_qp *qp)
 {
 	if (test_and_set_bit(SROCE_QP_QUEUED, &qp->flags))
@@ -104,6 +115,9 @@ static bool sroce_step(struct sroce_qp *qp)
 	if (events & BIT(SROCE_EV_TIMER))
 		sroce_timer_check(qp);
 	more |= sroce_respond(qp, &budget);
+	/* Requests of the peer leave something to our own. */
+	budget.steps = max(budget.steps, SROCE_RUN_STEPS / 4);
+	budget.bytes = max(budget.bytes, SROCE_RUN_BYTES / 4);
 	more |= sroce_request(qp, &budget);
 	if (qp->state == IB_QPS_ERR || qp->state == IB_QPS_SQE)
 		sroce_qp_flush(qp);
@@ -121,13 +135,15 @@ static void sroce_run(struct sroce_qp *qp)
 	 */
 	if (!spin_trylock(&qp->token))
 		return;
-	if (qp->dead) {
+	if (qp->dead || qp->held) {
 		spin_unlock(&qp->token);
 		return;
 	}
+	qp->held = true;
 	more = sroce_step(qp);
 	if (more)
 		set_bit(SROCE_EV_AGAIN, &qp->events);
+	qp->held = false;
 	spin_unlock(&qp->token);
 
 	smp_mb();	/* pairs with the one in sroce_kick_bh() */
@@ -197,7 +213,7 @@ void sroce_qp_kick(struct sroce_qp *qp, unsigned int event)
 
 	if (irqs_disabled()) {
 		set_bit(event, &qp->events);
-		queue_work(sroce_wq, &qp->work);
+		sroce_queue_work(&qp->work);
 		return;
 	}
 
@@ -210,8 +226,23 @@ void sroce_qp_kick(struct sroce_qp *qp, unsigned int event)
 }
 
 /**
+ * sroce_qp_lock() - wait for the token
+ * @qp: the QP
+ *
+ * Without SMP a trylock is no obstacle: @held is, for what an event handler of
+ * a kernel user may post.
+ *
+ * Context: process; returns with bottom halves off.
+ */
+void sroce_qp_lock(struct sroce_qp *qp)
+{
+	spin_lock_bh(&qp->token);
+	qp->held = true;
+}
+
+/**
  * sroce_qp_unlock() - let go of a token that was waited for
- * @qp: the QP; taken with spin_lock_bh()
+ * @qp: the QP
  *
  * Others may have left events meanwhile and gone.
  *
@@ -219,6 +250,7 @@ void sroce_qp_kick(struct sroce_qp *qp, unsigned int event)
  */
 void sroce_qp_unlock(struct sroce_qp *qp)
 {
+	qp->held = false;
 	spin_unlock_bh(&qp->token);
 	smp_mb();	/* pairs with the one in sroce_kick_bh() */
 	if (READ_ONCE(qp->events))
@@ -297,7 +329,8 @@ int sroce_transport_init(void)
 {
 	int i;
 
-	sroce_wq = alloc_workqueue("sroce", WQ_MEM_RECLAIM | WQ_PERCPU, 0);
+	sroce_wq = alloc_workqueue("sroce", WQ_MEM_RECLAIM | WQ_HIGHPRI | WQ_PERCPU,
+				   0);
 	if (!sroce_wq)
 		return -ENOMEM;
 	for_each_possible_cpu(i) {
@@ -317,10 +350,16 @@ int sroce_transport_init(void)
  */
 void sroce_transport_exit(void)
 {
+	struct sroce_qp *qp, *next;
+	struct sroce_cpu *cpu;
 	int i;
 
-	/* Destroyed QPs may still be on run lists, which drops them. */
-	for_each_possible_cpu(i)
-		tasklet_kill(&per_cpu_ptr(&sroce_cpus, i)->tasklet);
+	for_each_possible_cpu(i) {
+		cpu = per_cpu_ptr(&sroce_cpus, i);
+		tasklet_kill(&cpu->tasklet);
+		/* More destroyed QPs than it runs at once. */
+		list_for_each_entry_safe(qp, next, &cpu->ready, run)
+			sroce_qp_put(qp);
+	}
 	destroy_workqueue(sroce_wq);
 }

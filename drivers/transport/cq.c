@@ -69,6 +69,21 @@ u32 sroce_cq_slot_size(bool user)
 }
 
 /**
+ * sroce_cq_notify() - tell a kernel user of completions
+ * @work: of the CQ
+ *
+ * Not from within the post that causes them: core_locking.rst.
+ *
+ * Context: process.
+ */
+void sroce_cq_notify(struct work_struct *work)
+{
+	struct sroce_cq *cq = container_of(work, struct sroce_cq, notify);
+
+	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+}
+
+/**
  * sroce_cq_post() - add a completion
  * @cq: completion queue
  * @wc: the completion; its qp must be set
@@ -109,8 +124,12 @@ int sroce_cq_post(struct sroce_cq *cq, const struct ib_wc *wc, bool solicited)
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 
-	if (notify && cq->ibcq.comp_handler)
-		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (notify && cq->ibcq.comp_handler) {
+		if (ring->user)
+			cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+		else
+			sroce_queue_work(&cq->notify);
+	}
 	if (err == -EOVERFLOW && cq->ibcq.event_handler) {
 		struct ib_event event = {
 			.device = cq->ibcq.device,

@@ -18,7 +18,7 @@ int sroce_qp_doorbell(struct sroce_qp *qp)
 
 	if (state == IB_QPS_RESET || state == IB_QPS_INIT ||
 	    state == IB_QPS_RTR) {
-		spin_lock_bh(&qp->token);
+		sroce_qp_lock(qp);
 		state = qp->state;
 		if (!sroce_qp_can_send(qp) && state != IB_QPS_ERR &&
 		    state != IB_QPS_SQE)

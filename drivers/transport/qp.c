@@ -417,10 +417,10 @@ void sroce_qp_destroy(struct sroce_qp *qp)
 {
 	sroce_qp_unpublish(qp);
 
-	spin_lock_bh(&qp->token);
+	sroce_qp_lock(qp);
 	sroce_qp_reset(qp, true);
 	qp->dead = true;
-	spin_unlock_bh(&qp->token);
+	sroce_qp_unlock(qp);
 
 	/* Nobody arms them any more: only an actor does, and it is retired. */
 	sroce_timers_stop(qp);
@@ -583,7 +583,7 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 			return PTR_ERR(av);
 	}
 
-	spin_lock_bh(&qp->token);
+	sroce_qp_lock(qp);
 	cur = qp->state;
 	next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	if ((mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur) ||
@@ -597,7 +597,7 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 		if (mask & IB_QP_STATE)
 			sroce_modify_state(qp, next);
 	}
-	spin_unlock_bh(&qp->token);
+	sroce_qp_unlock(qp);
 
 	if (av)
 		sroce_av_put(av);
@@ -617,7 +617,7 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 void sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
 		    struct ib_qp_init_attr *init)
 {
-	spin_lock_bh(&qp->token);
+	sroce_qp_lock(qp);
 	*attr = qp->attr;
 	attr->qp_state = qp->state;
 	attr->cur_qp_state = qp->state;

@@ -235,6 +235,7 @@ struct sroce_responder {
  * struct sroce_qp - protocol state of a QP
  * @token: who holds it is the actor; taken with bottom halves off, and by
  *	   trylock but for modify, query and destroy
+ * @held: the token is
  * @dead: destroyed; nobody may touch @ibqp, its CQs and its PD any more
  * @events: SROCE_EV_*
  * @flags: SROCE_QP_*
@@ -247,6 +248,7 @@ struct sroce_responder {
  */
 struct sroce_qp {
 	spinlock_t		token;
+	bool			held;
 	bool			dead;
 	enum ib_qp_state	state;
 	unsigned long		events;
@@ -351,6 +353,8 @@ static inline u32 sroce_qp_unit(const struct sroce_qp *qp,
 
 /* actor.c */
 void sroce_qp_work(struct work_struct *work);
+void sroce_queue_work(struct work_struct *work);
+void sroce_qp_lock(struct sroce_qp *qp);
 void sroce_qp_unlock(struct sroce_qp *qp);
 void sroce_qp_kick(struct sroce_qp *qp, unsigned int event);
 void sroce_qp_drop_mail(struct sroce_qp *qp, bool close);

@@ -6,6 +6,7 @@
 #define SROCE_TRANSPORT_H
 
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
 #include "transport/packet.h"
@@ -22,6 +23,8 @@ struct sroce_qp;
  * @consumer: the user's index when it was last seen to make sense
  * @armed: 0, or what the next completion has to be to raise an event
  * @overflowed: a completion was lost; every further one is refused
+ * @notify: calls the handler of a kernel user, who may be in the middle of a
+ *	    post and must hear of one event at a time
  */
 struct sroce_cq {
 	struct ib_cq		ibcq;
@@ -30,6 +33,7 @@ struct sroce_cq {
 	u32			consumer;
 	unsigned int		armed;
 	bool			overflowed;
+	struct work_struct	notify;
 };
 
 static inline struct sroce_cq *to_sroce_cq(struct ib_cq *ibcq)
@@ -54,6 +58,7 @@ static inline struct sroce_ah *to_sroce_ah(struct ib_ah *ibah)
 }
 
 /* cq.c */
+void sroce_cq_notify(struct work_struct *work);
 u32 sroce_cq_slot_size(bool user);
 int sroce_cq_poll(struct sroce_cq *cq, int num, struct ib_wc *wc);
 int sroce_cq_arm(struct sroce_cq *cq, enum ib_cq_notify_flags flags);

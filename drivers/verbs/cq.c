@@ -50,6 +50,7 @@ int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	}
 
 	spin_lock_init(&cq->lock);
+	INIT_WORK(&cq->notify, sroce_cq_notify);
 	cq->ring = sroce_ring_create(uctx, attr->cqe,
 				     sroce_cq_slot_size(udata),
 				     SROCE_RING_TO_USER);
@@ -82,6 +83,7 @@ err_count:
  */
 int sroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
+	cancel_work_sync(&to_sroce_cq(ibcq)->notify);
 	sroce_ring_destroy(to_sroce_cq(ibcq)->ring);
 	atomic_dec(&to_sroce_dev(ibcq->device)->num_cq);
 	return 0;

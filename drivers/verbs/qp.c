@@ -146,6 +146,11 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct sroce_dev *dev = to_sroce_dev(ibqp->device);
 
 	sroce_qp_destroy(to_sroce_qp(ibqp));
+	/* Its CQs' owner stops listening before destroying them. */
+	if (!udata) {
+		flush_work(&to_sroce_cq(ibqp->send_cq)->notify);
+		flush_work(&to_sroce_cq(ibqp->recv_cq)->notify);
+	}
 	atomic_dec(&dev->num_qp);
 	return 0;
 }
