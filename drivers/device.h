@@ -24,6 +24,8 @@ enum {
 	SROCE_MAX_QP_WR		= (1 << 14) - 1,
 	SROCE_MAX_SGE		= 32,
 	SROCE_MAX_INLINE	= SROCE_MAX_SGE * 16,
+	SROCE_MAX_SRQ		= 1 << 16,
+	SROCE_MAX_SRQ_WR	= (1 << 15) - 1,
 	SROCE_MAX_CQ		= 1 << 16,
 	SROCE_MAX_CQE		= (1 << 18) - 1,
 	SROCE_MAX_PD		= 1 << 16,
@@ -60,6 +62,7 @@ enum {
  * @next_ah: where the cyclic allocation of AH numbers goes on
  * @ahs: number of an AH -> its struct sroce_av
  * @num_qp: QPs that exist; the others likewise
+ * @num_srq: SRQs
  * @num_cq: CQs
  * @num_pd: protection domains
  * @num_ah: address handles
@@ -84,6 +87,7 @@ struct sroce_dev {
 	u32				next_ah;
 	struct xarray			ahs;
 	atomic_t			num_qp;
+	atomic_t			num_srq;
 	atomic_t			num_cq;
 	atomic_t			num_pd;
 	atomic_t			num_ah;

@@ -340,7 +340,7 @@ static void send_indices(void)
 	still_works("wild indices");
 }
 
-static void recv_queue(void)
+static void wild_receives(void)
 {
 	static const struct {
 		uint32_t num, len, cur, off;
@@ -351,7 +351,6 @@ static void recv_queue(void)
 	};
 	struct ibv_wc wc[8];
 
-	setup();
 	for (unsigned int i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		uint32_t at = rq->producer_index & rq->index_mask;
 		struct rxe_recv_wqe *r = (void *)(rq->data + ((size_t)at << rq->log2_elem_size));
@@ -386,6 +385,69 @@ static void recv_queue(void)
 		again();
 	}
 	still_works("a wild receive queue");
+}
+
+static void recv_queue(void)
+{
+	setup();
+	wild_receives();
+}
+
+static int d_srq(void *o) { return ibv_destroy_srq(o); }
+
+/* the same, and indices that change while another QP takes from the queue */
+static void shared_recv_queue(void)
+{
+	struct ibv_srq_init_attr ia = { .attr = { .max_wr = 30, .max_sge = 1 } };
+	struct qopt o = qopt();
+	struct ibv_srq *srq;
+	struct ibv_pd *pd;
+	uintptr_t f[4];
+	int n;
+
+	if (!A->attr.max_srq)
+		SKIP("no SRQs");
+	pd = pd_new(A);
+	mark_maps();
+	srq = ibv_create_srq(pd, &ia);
+	REQUIRE(srq, "create_srq: %s", strerror(errno));
+	t_defer(d_srq, srq, "destroy_srq");
+	n = new_maps(f, 4);
+	REQUIRE(n == 1, "%d mappings after create_srq", n);
+	rq = (void *)f[0];
+	memset(&a, 0, sizeof(a));
+	a.dev = A;
+	a.pd = pd;
+	a.scq = a.rcq = cq_new(A, 60, NULL);
+	o.srq = srq;
+	o.swr = 30;
+	mark_maps();
+	REQUIRE(!end_qp(&a, &o), "create_qp");
+	n = new_maps(f, 4);
+	REQUIRE(n == 1, "%d mappings after create_qp", n);
+	sq = (void *)f[0];
+	o = qopt();
+	end_new(&b, B, &o);
+	la = buf_new(a.pd, 65536, ACC_ALL);
+	rb = buf_new(b.pd, 65536, ACC_ALL);
+	canary = buf_new(pd_new(A), 65536, ACC_ALL);
+	fill(canary.p, canary.len, 0xca, 0);
+	again();
+	wild_receives();
+	for (int i = 0; i < 20; i++) {
+		struct ibv_srq_attr at = { .max_wr = i & 1 ? 30 : 100 };
+
+		publish(&rq->producer_index, 0x9e3779b9u * i);
+		publish(&rq->consumer_index, 0x85ebca6bu * i);
+		rq->index_mask = rq->log2_elem_size = i;
+		mark_maps();
+		n = ibv_modify_srq(srq, &at, IBV_SRQ_MAX_WR);
+		CHECK(!n || n == EINVAL, "resize of a wild queue: %s", strerror(n));
+		if (!n && CHECK(new_maps(f, 4) <= 1, "mappings") && new_maps(f, 4) == 1)
+			rq = (void *)f[0];
+		whole("resize of a wild queue");
+	}
+	still_works("a wild shared queue");
 }
 
 static void completion_queue(void)
@@ -614,6 +676,7 @@ static const struct tcase cases[] = {
 	{ "opcodes", opcodes },
 	{ "send_queue_indices", send_indices },
 	{ "receive_queue", recv_queue },
+	{ "shared_receive_queue", shared_recv_queue },
 	{ "completion_queue", completion_queue },
 	{ "random_wqes", random_wqes },
 	{ "wqes_that_change", flipping },

@@ -152,32 +152,50 @@ static int sroce_post_recv_one(struct sroce_rq *rq, const struct ib_recv_wr *wr)
 }
 
 /**
+ * sroce_rq_post() - put receive work requests of a kernel user into a queue
+ * @rq: receive queue
+ * @wr: list
+ * @bad: the first that was not posted
+ *
+ * Context: any.
+ * Return: 0, -EINVAL for too many entries, -ENOMEM when the queue is full.
+ */
+int sroce_rq_post(struct sroce_rq *rq, const struct ib_recv_wr *wr,
+		  const struct ib_recv_wr **bad)
+{
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(&rq->lock, flags);
+	for (; wr && !err; wr = err ? wr : wr->next)
+		err = sroce_post_recv_one(rq, wr);
+	spin_unlock_irqrestore(&rq->lock, flags);
+	if (err)
+		*bad = wr;
+	return err;
+}
+
+/**
  * sroce_qp_post_recv() - post receive work requests of a kernel user
  * @qp: the QP
  * @wr: list
  * @bad: the first that was not posted
  *
  * Context: any.
- * Return: 0, -EINVAL for a QP that is reset or too many entries, -ENOMEM when
- * the queue is full.
+ * Return: 0, -EINVAL for a QP that is reset or takes from a shared queue, or
+ * too many entries; -ENOMEM when the queue is full.
  */
 int sroce_qp_post_recv(struct sroce_qp *qp, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad)
 {
-	unsigned long flags;
-	int err = 0;
+	int err;
 
-	if (qp->user || READ_ONCE(qp->state) == IB_QPS_RESET) {
+	if (qp->user || qp->rq.srq || READ_ONCE(qp->state) == IB_QPS_RESET) {
 		*bad = wr;
 		return -EINVAL;
 	}
 
-	spin_lock_irqsave(&qp->rq.lock, flags);
-	for (; wr && !err; wr = err ? wr : wr->next)
-		err = sroce_post_recv_one(&qp->rq, wr);
-	spin_unlock_irqrestore(&qp->rq.lock, flags);
-	if (err)
-		*bad = wr;
+	err = sroce_rq_post(&qp->rq, wr, bad);
 	/* In the error state somebody has to flush it: who sees the other? */
 	smp_mb();
 	if (READ_ONCE(qp->state) == IB_QPS_ERR)

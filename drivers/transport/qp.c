@@ -141,10 +141,12 @@ static void sroce_qp_flush_wqes(struct sroce_qp *qp)
 		.status = IB_WC_WR_FLUSH_ERR,
 		.opcode = IB_WC_RECV,
 	};
-	u32 left = qp->rq.max_wr + 1;
+	u32 left = qp->rq.max_wr + 2;
 
 	sroce_qp_flush_sq(qp);
-	while (left && qp->state == IB_QPS_ERR && sroce_rq_take(qp)) {
+	/* Of a shared queue only what was taken for a message is this QP's. */
+	while (left && qp->state == IB_QPS_ERR &&
+	       (qp->rq.srq ? qp->rq.busy : sroce_rq_take(qp))) {
 		sroce_rq_complete(qp, &wc, false);
 		left--;
 	}
@@ -157,7 +159,8 @@ static void sroce_qp_flush_wqes(struct sroce_qp *qp)
  * @qp: the QP, in state ERR, or SQE, in which it goes on receiving
  *
  * In ERR the mail goes too: memory that a slice refers to can't be
- * deregistered.
+ * deregistered.  A QP with a shared receive queue tells that it takes nothing
+ * more of it, IBTA 10.9.2.4 and 11.6.3.2.
  *
  * Context: softirq or bottom halves off, the token held, no mail being looked
  * at.
@@ -165,8 +168,13 @@ static void sroce_qp_flush_wqes(struct sroce_qp *qp)
 void sroce_qp_flush(struct sroce_qp *qp)
 {
 	sroce_qp_flush_wqes(qp);
-	if (qp->state == IB_QPS_ERR)
-		sroce_qp_drop_mail(qp, false);
+	if (qp->state != IB_QPS_ERR)
+		return;
+	sroce_qp_drop_mail(qp, false);
+	if (qp->rq.srq && !qp->last_wqe) {
+		qp->last_wqe = true;
+		sroce_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+	}
 }
 
 /**
@@ -254,46 +262,87 @@ static void sroce_sq_exit(struct sroce_sq *sq)
 	sroce_ring_destroy(sq->ring);
 }
 
-static int sroce_rq_init(struct sroce_qp *qp, struct ib_qp_cap *cap,
-			 struct ib_ucontext *uctx)
+/**
+ * sroce_rq_init() - make a receive queue
+ * @rq: zeroed
+ * @max_wr: work requests that must fit; set to how many do
+ * @max_sge: entries of a work request
+ * @uctx: context of the process, NULL for a kernel user
+ *
+ * Context: process, may sleep.
+ * Return: 0, -ENOMEM or what making the ring gives.
+ */
+int sroce_rq_init(struct sroce_rq *rq, u32 *max_wr, u32 max_sge,
+		  struct ib_ucontext *uctx)
 {
-	struct sroce_rq *rq = &qp->rq;
-	u32 sge = cap->max_recv_sge * sizeof(struct ib_sge);
-	u32 slots = roundup_pow_of_two(max(cap->max_recv_wr, 1u) + 1);
+	u32 sge = max_sge * sizeof(struct ib_sge);
+	u32 slot = offsetof(struct rxe_recv_wqe, dma.sge) + sge;
+	u32 slots = roundup_pow_of_two(max(*max_wr, 1u) + 1);
 
 	spin_lock_init(&rq->lock);
-	rq->max_sge = cap->max_recv_sge;
+	rq->max_sge = max_sge;
 	rq->stride = sizeof(struct sroce_rwqe) + sge;
-	rq->cur = kzalloc(rq->stride, GFP_KERNEL_ACCOUNT);
-	if (!rq->cur)
-		return -ENOMEM;
 	if (uctx) {
 		/* The provider maps it even for no work requests at all. */
-		rq->ring = sroce_ring_create(uctx, slots - 1,
-				offsetof(struct rxe_recv_wqe, dma.sge) + sge,
-				SROCE_RING_TO_KERNEL);
-		if (IS_ERR(rq->ring)) {
-			kfree(rq->cur);
+		rq->ring = sroce_ring_create(uctx, slots - 1, slot,
+					     SROCE_RING_TO_KERNEL);
+		if (IS_ERR(rq->ring))
 			return PTR_ERR(rq->ring);
-		}
 	} else {
 		rq->slots = kvcalloc(slots, rq->stride, GFP_KERNEL_ACCOUNT);
-		if (!rq->slots) {
-			kfree(rq->cur);
+		if (!rq->slots)
 			return -ENOMEM;
-		}
 	}
 	rq->mask = slots - 1;
 	rq->max_wr = slots - 1;
-	cap->max_recv_wr = rq->max_wr;
+	*max_wr = rq->max_wr;
 	return 0;
 }
 
-static void sroce_rq_exit(struct sroce_rq *rq)
+/**
+ * sroce_rq_exit() - give a receive queue back
+ * @rq: the queue; nobody uses it any more
+ *
+ * Context: process, may sleep.
+ */
+void sroce_rq_exit(struct sroce_rq *rq)
 {
 	kvfree(rq->slots);
 	sroce_ring_destroy(rq->ring);
-	kfree(rq->cur);
+}
+
+static int sroce_qp_rq_init(struct sroce_qp *qp, struct ib_qp_init_attr *init,
+			    struct ib_ucontext *uctx)
+{
+	struct ib_qp_cap *cap = &init->cap;
+	struct sroce_rq *rq = &qp->rq;
+	int err;
+
+	rq->pd = qp->pd;
+	if (init->srq) {
+		rq->srq = to_sroce_srq(init->srq);
+		rq->pd = init->srq->pd;
+		rq->stride = rq->srq->rq.stride;
+		cap->max_recv_wr = 0;
+		cap->max_recv_sge = 0;
+	} else {
+		err = sroce_rq_init(rq, &cap->max_recv_wr, cap->max_recv_sge,
+				    uctx);
+		if (err)
+			return err;
+	}
+	rq->cur = kzalloc(rq->stride, GFP_KERNEL_ACCOUNT);
+	if (!rq->cur) {
+		sroce_rq_exit(rq);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void sroce_qp_rq_exit(struct sroce_qp *qp)
+{
+	kfree(qp->rq.cur);
+	sroce_rq_exit(&qp->rq);
 }
 
 /* From here on packets find the QP. */
@@ -374,7 +423,7 @@ struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 	err = sroce_sq_init(qp, &init->cap, uctx);
 	if (err)
 		goto err_free;
-	err = sroce_rq_init(qp, &init->cap, uctx);
+	err = sroce_qp_rq_init(qp, init, uctx);
 	if (err)
 		goto err_sq;
 	qp->attr.cap = init->cap;
@@ -384,7 +433,7 @@ struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 	return qp;
 
 err_rq:
-	sroce_rq_exit(&qp->rq);
+	sroce_qp_rq_exit(qp);
 err_sq:
 	sroce_sq_exit(&qp->sq);
 err_free:
@@ -403,6 +452,7 @@ static void sroce_qp_reset(struct sroce_qp *qp, bool close)
 	memset(&qp->comp, 0, sizeof(qp->comp));
 	qp->room_wait = false;
 	qp->sq_drained = false;
+	qp->last_wqe = false;
 }
 
 /**
@@ -427,7 +477,7 @@ void sroce_qp_destroy(struct sroce_qp *qp)
 	cancel_work_sync(&qp->work);
 	if (qp->av)
 		sroce_av_put(qp->av);
-	sroce_rq_exit(&qp->rq);
+	sroce_qp_rq_exit(qp);
 	sroce_sq_exit(&qp->sq);
 	sroce_qp_put(qp);
 }
@@ -538,8 +588,6 @@ static void sroce_modify_state(struct sroce_qp *qp, enum ib_qp_state next)
 		break;
 	case IB_QPS_ERR:
 		sroce_qp_error(qp);
-		/* From RESET there is nothing to be in error; it is so told. */
-		WRITE_ONCE(qp->state, IB_QPS_ERR);
 		sroce_qp_flush(qp);
 		break;
 	case IB_QPS_SQD:

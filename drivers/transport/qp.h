@@ -93,14 +93,6 @@ struct sroce_swqe {
 	};
 };
 
-/* A receive work request: the kernel's copy. */
-struct sroce_rwqe {
-	u64			wr_id;
-	u32			length;
-	u32			num_sge;
-	struct ib_sge		sge[];
-};
-
 /**
  * struct sroce_sq - send queue
  * @ring: shared with the process; NULL for a kernel user's queue
@@ -127,27 +119,6 @@ struct sroce_sq {
 	u32			fetched;
 	u32			head;
 	bool			sig_all;
-};
-
-/**
- * struct sroce_rq - receive queue
- * @ring: shared with the process; NULL for a kernel user's queue
- * @slots: a kernel user's work requests
- * @head: the oldest that is not taken, of a kernel user
- * @cur: the one taken for the message under way, when @busy
- */
-struct sroce_rq {
-	struct sroce_ring	*ring;
-	void			*slots;
-	u32			stride;
-	u32			mask;
-	u32			max_wr;
-	u32			max_sge;
-	spinlock_t		lock;
-	u32			posted;
-	u32			head;
-	struct sroce_rwqe	*cur;
-	bool			busy;
 };
 
 /**
@@ -241,6 +212,9 @@ struct sroce_responder {
  * @flags: SROCE_QP_*
  * @run: member of a CPU's run list
  * @refs: the QPN table, the verbs object, run lists, and lookups
+ * @sq_drained: in SQD: what was started is done
+ * @comm_est: the peer has been heard of
+ * @last_wqe: in ERR: no more of a shared receive queue is consumed; told once
  * @room_wait: there was no transmit room; the wait timer runs
  * @mail_lock: protects @mailbox, @nmail and @mail_closed
  * @inbox: mail that the actor has taken and not looked at
@@ -274,6 +248,7 @@ struct sroce_qp {
 	struct ib_qp_attr	attr;
 	bool			sq_drained;
 	bool			comm_est;
+	bool			last_wqe;
 
 	spinlock_t		mail_lock;
 	struct list_head	mailbox;
@@ -362,6 +337,11 @@ void sroce_qp_drop_mail(struct sroce_qp *qp, bool close);
 /* qp.c */
 void sroce_qpn_init(void);
 
+/* qp.c: receive queues; process context */
+int sroce_rq_init(struct sroce_rq *rq, u32 *max_wr, u32 max_sge,
+		  struct ib_ucontext *uctx);
+void sroce_rq_exit(struct sroce_rq *rq);
+
 /* qp.c; the token is held */
 void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type);
 void sroce_qp_error(struct sroce_qp *qp);
@@ -376,6 +356,7 @@ enum ib_wc_status sroce_swqe_sum(struct sroce_swqe *wqe);
 struct sroce_swqe *sroce_sq_fetch(struct sroce_qp *qp);
 void sroce_sq_complete(struct sroce_qp *qp, enum ib_wc_status status);
 void sroce_sq_drop(struct sroce_qp *qp);
+bool sroce_rq_fetch(struct sroce_rq *rq, struct sroce_rwqe *wqe);
 bool sroce_rq_take(struct sroce_qp *qp);
 void sroce_rq_complete(struct sroce_qp *qp, struct ib_wc *wc, bool solicited);
 void sroce_rq_drop(struct sroce_qp *qp);
@@ -405,6 +386,13 @@ void sroce_timer_check(struct sroce_qp *qp);
 void sroce_wait_for_room(struct sroce_qp *qp);
 void sroce_wait_for_rnr(struct sroce_qp *qp, u8 code);
 void sroce_wait_over(struct sroce_qp *qp);
+
+/* srq.c; the token is held */
+bool sroce_srq_take(struct sroce_srq *srq, struct sroce_rwqe *wqe);
+
+/* post.c */
+int sroce_rq_post(struct sroce_rq *rq, const struct ib_recv_wr *wr,
+		  const struct ib_recv_wr **bad);
 
 /* cq.c */
 int sroce_cq_post(struct sroce_cq *cq, const struct ib_wc *wc, bool solicited);

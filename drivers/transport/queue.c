@@ -250,9 +250,8 @@ void sroce_sq_drop(struct sroce_qp *qp)
 	qp->req.next = sq->head;
 }
 
-static bool sroce_rq_fetch_user(struct sroce_rq *rq)
+static bool sroce_rq_fetch_user(struct sroce_rq *rq, struct sroce_rwqe *wqe)
 {
-	struct sroce_rwqe *wqe = rq->cur;
 	union sroce_recv_hdr u;
 	const void *slot;
 
@@ -270,15 +269,38 @@ static bool sroce_rq_fetch_user(struct sroce_rq *rq)
 	return true;
 }
 
-static bool sroce_rq_fetch_kernel(struct sroce_rq *rq)
+static bool sroce_rq_fetch_kernel(struct sroce_rq *rq, struct sroce_rwqe *to)
 {
 	const struct sroce_rwqe *wqe;
 
 	if (smp_load_acquire(&rq->posted) == rq->head)
 		return false;
 	wqe = rq->slots + (size_t)(rq->head & rq->mask) * rq->stride;
-	memcpy(rq->cur, wqe, struct_size(wqe, sge, wqe->num_sge));
+	memcpy(to, wqe, struct_size(wqe, sge, wqe->num_sge));
 	smp_store_release(&rq->head, rq->head + 1);
+	return true;
+}
+
+/**
+ * sroce_rq_fetch() - take the next posted receive work request
+ * @rq: receive queue
+ * @wqe: set to a copy of it; of rq->stride bytes
+ *
+ * Context: softirq or bottom halves off; callers for one queue exclude each
+ * other, by the token of its QP or the lock of a shared one.
+ * Return: false when there is none.
+ */
+bool sroce_rq_fetch(struct sroce_rq *rq, struct sroce_rwqe *wqe)
+{
+	u64 length = 0;
+	u32 i;
+
+	if (!(rq->ring ? sroce_rq_fetch_user(rq, wqe) :
+			 sroce_rq_fetch_kernel(rq, wqe)))
+		return false;
+	for (i = 0; i < wqe->num_sge; i++)
+		length += wqe->sge[i].length;
+	wqe->length = min_t(u64, length, U32_MAX);
 	return true;
 }
 
@@ -292,19 +314,11 @@ static bool sroce_rq_fetch_kernel(struct sroce_rq *rq)
 bool sroce_rq_take(struct sroce_qp *qp)
 {
 	struct sroce_rq *rq = &qp->rq;
-	u64 length = 0;
-	u32 i;
 
-	if (rq->busy)
-		return true;
-	rq->busy = rq->ring ? sroce_rq_fetch_user(rq) :
-			      sroce_rq_fetch_kernel(rq);
 	if (!rq->busy)
-		return false;
-	for (i = 0; i < rq->cur->num_sge; i++)
-		length += rq->cur->sge[i].length;
-	rq->cur->length = min_t(u64, length, U32_MAX);
-	return true;
+		rq->busy = rq->srq ? sroce_srq_take(rq->srq, rq->cur) :
+				     sroce_rq_fetch(rq, rq->cur);
+	return rq->busy;
 }
 
 /**
@@ -328,7 +342,7 @@ void sroce_rq_complete(struct sroce_qp *qp, struct ib_wc *wc, bool solicited)
 
 /**
  * sroce_rq_drop() - forget all receive work requests, without completions
- * @qp: the QP
+ * @qp: the QP; what is in a shared queue stays there for others
  *
  * Context: bottom halves off, the token held.
  */

@@ -94,7 +94,7 @@ static bool sroce_scatter(struct sroce_qp *qp, u32 off,
 
 	if (!payload->len)
 		return true;
-	n = sroce_segs_get(&qp->dev->keys, qp->pd, IB_ACCESS_LOCAL_WRITE,
+	n = sroce_segs_get(&qp->dev->keys, qp->rq.pd, IB_ACCESS_LOCAL_WRITE,
 			   wqe->sge, wqe->num_sge, off, payload->len,
 			   qp->rseg, ARRAY_SIZE(qp->rseg));
 	if (n < 0)

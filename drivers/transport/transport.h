@@ -5,6 +5,7 @@
 #ifndef SROCE_TRANSPORT_H
 #define SROCE_TRANSPORT_H
 
+#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
@@ -41,6 +42,67 @@ static inline struct sroce_cq *to_sroce_cq(struct ib_cq *ibcq)
 	return container_of(ibcq, struct sroce_cq, ibcq);
 }
 
+/* A receive work request: the kernel's copy. */
+struct sroce_rwqe {
+	u64			wr_id;
+	u32			length;
+	u32			num_sge;
+	struct ib_sge		sge[];
+};
+
+struct sroce_srq;
+
+/**
+ * struct sroce_rq - receive queue, of a QP or shared
+ * @ring: shared with the process; NULL for a kernel user's queue
+ * @slots: a kernel user's work requests
+ * @stride: bytes of a work request
+ * @max_wr: capacity; 0 in a QP that takes from a shared queue
+ * @lock: serialises a kernel user's posts, and all that is done to a shared
+ *	  queue
+ * @posted: a kernel user's producer
+ * @head: the oldest that is not taken, of a kernel user
+ *
+ * Of a QP only:
+ * @srq: where it takes from instead
+ * @pd: whose keys the work requests hold
+ * @cur: the one taken for the message under way, when @busy
+ */
+struct sroce_rq {
+	struct sroce_ring	*ring;
+	void			*slots;
+	u32			stride;
+	u32			mask;
+	u32			max_wr;
+	u32			max_sge;
+	spinlock_t		lock;
+	u32			posted;
+	u32			head;
+	struct sroce_srq	*srq;
+	const struct ib_pd	*pd;
+	struct sroce_rwqe	*cur;
+	bool			busy;
+};
+
+/**
+ * struct sroce_srq - shared receive queue
+ * @modify: serialises changes of size and limit
+ * @rq: the queue
+ * @limit: with less than this many work requests an event is raised, once; 0:
+ *	   not armed; protected by rq.lock
+ */
+struct sroce_srq {
+	struct ib_srq		ibsrq;
+	struct mutex		modify;
+	struct sroce_rq		rq;
+	u32			limit;
+};
+
+static inline struct sroce_srq *to_sroce_srq(struct ib_srq *ibsrq)
+{
+	return container_of(ibsrq, struct sroce_srq, ibsrq);
+}
+
 /**
  * struct sroce_ah - address handle
  * @av: where it leads; shared with sends in flight
@@ -64,6 +126,16 @@ int sroce_cq_poll(struct sroce_cq *cq, int num, struct ib_wc *wc);
 int sroce_cq_arm(struct sroce_cq *cq, enum ib_cq_notify_flags flags);
 struct sroce_ring *sroce_cq_resize(struct sroce_cq *cq,
 				   struct sroce_ring *ring);
+
+/* srq.c; process context, but for post */
+int sroce_srq_init(struct sroce_srq *srq, struct ib_srq_attr *attr,
+		   struct ib_ucontext *uctx);
+void sroce_srq_exit(struct sroce_srq *srq);
+int sroce_srq_resize(struct sroce_srq *srq, u32 max_wr,
+		     struct ib_ucontext *uctx, void __user *info);
+void sroce_srq_arm(struct sroce_srq *srq, u32 limit);
+int sroce_srq_post_recv(struct sroce_srq *srq, const struct ib_recv_wr *wr,
+			const struct ib_recv_wr **bad);
 
 /* qp.c: the life of a QP; process context */
 struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,

@@ -146,6 +146,12 @@ static const struct ib_device_ops sroce_ops = {
 	.poll_cq		= sroce_poll_cq,
 	.req_notify_cq		= sroce_req_notify_cq,
 
+	.create_srq		= sroce_create_srq,
+	.modify_srq		= sroce_modify_srq,
+	.query_srq		= sroce_query_srq,
+	.destroy_srq		= sroce_destroy_srq,
+	.post_srq_recv		= sroce_post_srq_recv,
+
 	.create_qp		= sroce_create_qp,
 	.modify_qp		= sroce_modify_qp,
 	.query_qp		= sroce_query_qp,
@@ -157,6 +163,7 @@ static const struct ib_device_ops sroce_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_cq, sroce_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, sroce_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, sroce_ibqp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_srq, sroce_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sroce_ucontext, ibuc),
 };
 

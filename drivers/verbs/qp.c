@@ -12,10 +12,12 @@ static int sroce_check_cap(const struct ib_qp_init_attr *init)
 	const struct ib_qp_cap *cap = &init->cap;
 
 	if (cap->max_send_wr > SROCE_MAX_QP_WR ||
-	    cap->max_recv_wr > SROCE_MAX_QP_WR ||
 	    cap->max_send_sge > SROCE_MAX_SGE ||
-	    cap->max_recv_sge > SROCE_MAX_SGE ||
 	    cap->max_inline_data > SROCE_MAX_INLINE)
+		return -EINVAL;
+	/* With a shared receive queue the QP has none, whatever is asked. */
+	if (!init->srq && (cap->max_recv_wr > SROCE_MAX_QP_WR ||
+			   cap->max_recv_sge > SROCE_MAX_SGE))
 		return -EINVAL;
 	return 0;
 }
@@ -34,7 +36,7 @@ static int sroce_check_init(const struct ib_qp_init_attr *init,
 	default:
 		return -EOPNOTSUPP;
 	}
-	if (init->create_flags || init->srq)
+	if (init->create_flags)
 		return -EOPNOTSUPP;
 	if (!init->send_cq || !init->recv_cq)
 		return -EINVAL;
@@ -82,7 +84,8 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	sibqp->qp = qp;
 	ibqp->qp_num = sroce_qp_num(qp);
 	if (udata) {
-		sroce_ring_info(sroce_qp_rq(qp), &resp.rq_mi);
+		if (!init->srq)
+			sroce_ring_info(sroce_qp_rq(qp), &resp.rq_mi);
 		sroce_ring_info(sroce_qp_sq(qp), &resp.sq_mi);
 		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 		if (err)

@@ -83,6 +83,16 @@ int sroce_resize_cq(struct ib_cq *cq, unsigned int cqe, struct ib_udata *udata);
 int sroce_poll_cq(struct ib_cq *cq, int num, struct ib_wc *wc);
 int sroce_req_notify_cq(struct ib_cq *cq, enum ib_cq_notify_flags flags);
 
+/* srq.c */
+int sroce_create_srq(struct ib_srq *srq, struct ib_srq_init_attr *attr,
+		     struct ib_udata *udata);
+int sroce_modify_srq(struct ib_srq *srq, struct ib_srq_attr *attr,
+		     enum ib_srq_attr_mask mask, struct ib_udata *udata);
+int sroce_query_srq(struct ib_srq *srq, struct ib_srq_attr *attr);
+int sroce_destroy_srq(struct ib_srq *srq, struct ib_udata *udata);
+int sroce_post_srq_recv(struct ib_srq *srq, const struct ib_recv_wr *wr,
+			const struct ib_recv_wr **bad);
+
 /* qp.c */
 int sroce_create_qp(struct ib_qp *qp, struct ib_qp_init_attr *attr,
 		    struct ib_udata *udata);
