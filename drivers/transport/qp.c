@@ -195,8 +195,8 @@ void sroce_qp_error(struct sroce_qp *qp)
 }
 
 /**
- * sroce_qp_send_error() - a datagram could not be sent
- * @qp: a datagram QP
+ * sroce_qp_send_error() - a work request of an unreliable QP could not be sent
+ * @qp: a UC or datagram QP
  *
  * Only the send queue stops, IBTA 10.3.1.6.
  *
@@ -204,7 +204,7 @@ void sroce_qp_error(struct sroce_qp *qp)
  */
 void sroce_qp_send_error(struct sroce_qp *qp)
 {
-	if (qp->state != IB_QPS_RTS)
+	if (!sroce_qp_can_send(qp))
 		return;
 	WRITE_ONCE(qp->state, IB_QPS_SQE);
 	sroce_qp_flush_sq(qp);
@@ -374,6 +374,19 @@ static void sroce_qp_unpublish(struct sroce_qp *qp)
 		xa_erase(&sroce_qpns, qp->qpn);
 }
 
+/* The attributes of a QP of which nothing but its capabilities is set. */
+static void sroce_attr_reset(struct sroce_qp *qp)
+{
+	qp->attr = (struct ib_qp_attr) {
+		.cap = qp->attr.cap,
+		.path_mtu = IB_MTU_4096,
+		.path_mig_state = IB_MIG_MIGRATED,
+		.port_num = 1,
+		.qkey = qp->type == IB_QPT_GSI ? IB_QP1_QKEY : 0,
+	};
+	qp->mtu = 4096;
+}
+
 /**
  * sroce_qp_create() - make a QP in the RESET state
  * @dev: the device
@@ -411,12 +424,7 @@ struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 	qp->rcq = to_sroce_cq(init->recv_cq);
 	qp->state = IB_QPS_RESET;
 	qp->sq.sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
-	qp->attr.qp_state = IB_QPS_RESET;
-	qp->attr.path_mtu = IB_MTU_4096;
-	qp->attr.port_num = 1;
-	qp->mtu = 4096;
-	if (qp->type == IB_QPT_GSI)
-		qp->attr.qkey = IB_QP1_QKEY;
+	sroce_attr_reset(qp);
 	sroce_timers_init(qp);
 	sroce_respond_reset(qp, 0);
 
@@ -485,7 +493,10 @@ void sroce_qp_destroy(struct sroce_qp *qp)
 static int sroce_modify_check(struct sroce_qp *qp, struct ib_qp_attr *attr,
 			      int mask)
 {
-	if (mask & (IB_QP_ALT_PATH | IB_QP_RATE_LIMIT))
+	/* There is one path: it can't be armed or given up for another. */
+	if (mask & (IB_QP_ALT_PATH | IB_QP_RATE_LIMIT) ||
+	    (mask & IB_QP_PATH_MIG_STATE &&
+	     attr->path_mig_state != IB_MIG_MIGRATED))
 		return -EOPNOTSUPP;
 	if (mask & IB_QP_PORT && attr->port_num != 1)
 		return -EINVAL;
@@ -556,12 +567,12 @@ static void sroce_modify_store(struct sroce_qp *qp,
 		a->max_dest_rd_atomic = attr->max_dest_rd_atomic;
 	if (mask & IB_QP_MIN_RNR_TIMER)
 		a->min_rnr_timer = attr->min_rnr_timer;
-	if (mask & IB_QP_PATH_MIG_STATE)
-		a->path_mig_state = attr->path_mig_state;
 	if (mask & IB_QP_DEST_QPN)
 		a->dest_qp_num = attr->dest_qp_num & SROCE_QPN_MASK;
-	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
-		a->en_sqd_async_notify = attr->en_sqd_async_notify;
+	/* Asked for with each drain anew. */
+	if (mask & IB_QP_STATE && qp->state == IB_QPS_RTS)
+		a->en_sqd_async_notify = mask & IB_QP_EN_SQD_ASYNC_NOTIFY &&
+					 attr->en_sqd_async_notify;
 	if (mask & IB_QP_PATH_MTU)
 		a->path_mtu = attr->path_mtu;
 	if (mask & IB_QP_RQ_PSN)
@@ -582,6 +593,7 @@ static void sroce_modify_state(struct sroce_qp *qp, enum ib_qp_state next)
 	switch (next) {
 	case IB_QPS_RESET:
 		sroce_qp_reset(qp, false);
+		sroce_attr_reset(qp);
 		sroce_cq_purge(qp->scq, qp->ibqp);
 		if (qp->rcq != qp->scq)
 			sroce_cq_purge(qp->rcq, qp->ibqp);
@@ -591,9 +603,9 @@ static void sroce_modify_state(struct sroce_qp *qp, enum ib_qp_state next)
 		sroce_qp_flush(qp);
 		break;
 	case IB_QPS_SQD:
-		qp->sq_drained = false;
-		WRITE_ONCE(qp->state, next);
-		break;
+		if (qp->state != IB_QPS_SQD)
+			qp->sq_drained = false;
+		fallthrough;
 	default:
 		WRITE_ONCE(qp->state, next);
 	}
@@ -640,7 +652,7 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 	} else {
 		sroce_modify_store(qp, attr, mask);
 		qp->mtu = mtu;
-		if (av)
+		if (av || next == IB_QPS_RESET)
 			swap(av, qp->av);
 		if (mask & IB_QP_STATE)
 			sroce_modify_state(qp, next);

@@ -247,8 +247,11 @@ static bool sroce_request_one(struct sroce_qp *qp, struct sroce_tx *tx,
 
 static void sroce_request_drained(struct sroce_qp *qp)
 {
+	struct sroce_sq *sq = &qp->sq;
+
+	/* What is to be sent again is not done: see what was started, not sent. */
 	if (qp->state != IB_QPS_SQD || qp->sq_drained ||
-	    qp->sq.head != qp->req.next || qp->req.off)
+	    (sq->head != sq->fetched && sroce_swqe(sq, sq->head)->started))
 		return;
 	qp->sq_drained = true;
 	if (qp->attr.en_sqd_async_notify)
