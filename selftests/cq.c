@@ -420,6 +420,52 @@ static void shared(void)
 	CHECK(!drop(c.qp), "destroy_qp");
 }
 
+/* each vector works, and there are no more than the device says */
+static void vectors(void)
+{
+	struct qopt o = qopt();
+	int n = A->ctx->num_comp_vectors;
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+
+	cq = ibv_create_cq(A->ctx, 4, NULL, NULL, n);
+	CHECK(!cq && errno == EINVAL, "vector %d of %d: %s", n, n, strerror(errno));
+	for (int i = 0; i < n; i++) {
+		memset(&b, 0, sizeof(b));
+		b.dev = B;
+		b.pd = pd_new(B);
+		b.ch = chan_new(B);
+		b.scq = cq_new(B, 16, NULL);
+		b.rcq = ibv_create_cq(B->ctx, 16, NULL, b.ch, i);
+		REQUIRE(b.rcq, "create_cq with vector %d: %s", i, strerror(errno));
+		t_defer((int (*)(void *))ibv_destroy_cq, b.rcq, "destroy_cq");
+		REQUIRE(!end_qp(&b, &o), "create_qp");
+		end_new(&a, A, &o);
+		pair_connect(&a, &b, &o);
+		REQUIRE(!ibv_req_notify_cq(b.rcq, 0), "req_notify");
+		send_flags(i, 0);
+		CHECK(event(&b, b.rcq, slow(5000)), "no event of vector %d", i);
+		want_wc(b.rcq, &wc, i, IBV_WC_SUCCESS, "receive");
+	}
+}
+
+/* what there isn't is refused, not forgotten */
+static void not_offered(void)
+{
+	struct ibv_cq_init_attr_ex ia = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
+	struct ibv_modify_cq_attr at = { .attr_mask = IBV_CQ_ATTR_MODERATE,
+					 .moderate = { 4, 10 } };
+	struct ibv_cq_ex *cx = ibv_create_cq_ex(A->ctx, &ia);
+	struct ibv_cq *cq = cq_new(A, 16, NULL);
+	int rc;
+
+	CHECK(!cx && errno == EOPNOTSUPP, "IGNORE_OVERRUN: %s", strerror(errno));
+	rc = ibv_modify_cq(cq, &at);
+	CHECK(rc == EOPNOTSUPP, "moderation: %s", strerror(rc));
+}
+
 static const struct tcase cases[] = {
 	{ "one_event_per_arming", one_per_arm },
 	{ "solicited_only", solicited },
@@ -431,6 +477,8 @@ static const struct tcase cases[] = {
 	{ "overflow_is_an_error", overflow },
 	{ "cq_ex", cq_ex },
 	{ "shared", shared },
+	{ "vectors", vectors },
+	{ "not_offered", not_offered },
 };
 
 int main(int argc, char **argv)
