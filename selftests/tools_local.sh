@@ -7,12 +7,7 @@ set -u
 # shellcheck source=lib/tools.sh
 . "$LIB/tools.sh"
 
-ends()
-{
-	single
-	SERVER_DEV=t0 SERVER_NS='' SERVER_IP=10.77.0.1 SERVER_IP6=fd77::1
-	CLIENT_DEV=t0 CLIENT_NS=''
-}
+ends() { one_device; }
 
 rc() { ends; rc_pingpong; }
 ud() { ends; ud_pingpong; }

@@ -7,12 +7,7 @@ set -u
 # shellcheck source=lib/tools.sh
 . "$LIB/tools.sh"
 
-ends()
-{
-	pair
-	SERVER_DEV=ta SERVER_NS=stA SERVER_IP=10.77.0.1 SERVER_IP6=fd77::1
-	CLIENT_DEV=tb CLIENT_NS=stB
-}
+ends() { two_namespaces; }
 
 rc() { ends; rc_pingpong; }
 ud() { ends; ud_pingpong; }

@@ -147,11 +147,18 @@ cases()
 
 # processes -----------------------------------------------------------------------
 
-# spawn NAME COMMAND...: in the background, output to $WORK/NAME.out, id in $PID
+# spawn NAME [in_ns NS] COMMAND...: in the background, output to $WORK/NAME.out, the
+# id of the program itself in $PID
 spawn()
 {
 	local name=$1
 	shift
+	if [ "$1" = in_ns ] && [ -n "$2" ]; then
+		shift
+		set -- ip netns exec "$@"
+	elif [ "$1" = in_ns ]; then
+		shift 2
+	fi
 	"$@" >"$WORK/$name.out" 2>&1 </dev/null &
 	PID=$!
 	echo "$PID" >>"$WORK/pids"
@@ -496,10 +503,13 @@ leaf()
 	echo "$p"
 }
 
+# somebody listens with rdma_cm at this port
+cm_listens() { rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*:$1 "; }
+
 leaf_cm_waits() { cm_waits "$(leaf "$1")"; }
 
 # both SECONDS READY SERVER_NS "SERVER" CLIENT_NS "CLIENT"
-# READY: tcp:PORT or cm. Both must end with 0 within the time.
+# READY: tcp:PORT, cm:PORT or cm. Both must end with 0 within the time.
 both()
 {
 	local limit=$1 ready=$2 sns=$3 server=$4 cns=$5 client=$6 rc=0 src=0 spid
@@ -509,6 +519,7 @@ both()
 	spid=$PID
 	case $ready in
 	tcp:*) until_true 10 listens "$sns" "${ready#tcp:}" || rc=9 ;;
+	cm:*) until_true 10 cm_listens "${ready#cm:}" || rc=9 ;;
 	cm) until_true 10 leaf_cm_waits "$spid" || rc=9 ;;
 	esac
 	if [ $rc = 0 ]; then

@@ -6,6 +6,37 @@
 
 PORT=18600
 
+# both ends on one device
+one_device()
+{
+	single
+	SERVER_DEV=t0 SERVER_NS='' SERVER_IP=10.77.0.1 SERVER_IP6=fd77::1
+	CLIENT_DEV=t0 CLIENT_NS='' CLIENT_IP=$SERVER_IP
+}
+
+# a device in each of two network namespaces
+two_namespaces()
+{
+	pair
+	SERVER_DEV=ta SERVER_NS=stA SERVER_IP=10.77.0.1 SERVER_IP6=fd77::1
+	CLIENT_DEV=tb CLIENT_NS=stB CLIENT_IP=10.77.0.2
+}
+
+# everywhere FUNCTION...: the cases one_device_FUNCTION and two_namespaces_FUNCTION
+everywhere()
+{
+	local ends f
+	local -a names=()
+
+	for ends in one_device two_namespaces; do
+		for f in "$@"; do
+			eval "${ends}_$f() { $ends; $f; }"
+			names+=("${ends}_$f")
+		done
+	done
+	cases "${names[@]}"
+}
+
 fresh_port() { PORT=$((PORT + 1)); }
 
 # pingpong PROGRAM KIND ARGUMENTS: over the GID of that kind at both ends
@@ -87,16 +118,29 @@ run_rdma_server()
 		"$CLIENT_NS" "rdma_xclient -s $SERVER_IP -p $PORT -c r"
 }
 
-# perf PROGRAM ARGUMENTS
-perf()
+# perf_kind KIND PROGRAM ARGUMENTS: over the GIDs of that kind
+perf_kind()
 {
-	local prog=$1 s c
-	shift
-	s=$(gid_index "$SERVER_DEV" v4 "$SERVER_NS")
-	c=$(gid_index "$CLIENT_DEV" v4 "$CLIENT_NS")
+	local prog=$2 s c
+	s=$(gid_index "$SERVER_DEV" "$1" "$SERVER_NS")
+	c=$(gid_index "$CLIENT_DEV" "$1" "$CLIENT_NS")
+	shift 2
 	fresh_port
-	both 120 "tcp:$PORT" "$SERVER_NS" "$prog -F -d $SERVER_DEV -x $s -p $PORT $*" \
+	both 60 "tcp:$PORT" "$SERVER_NS" "$prog -F -d $SERVER_DEV -x $s -p $PORT $*" \
 		"$CLIENT_NS" "$prog -F -d $CLIENT_DEV -x $c -p $PORT $* $SERVER_IP"
+}
+
+# perf PROGRAM ARGUMENTS
+perf() { perf_kind v4 "$@"; }
+
+# perf_cm PROGRAM -R ARGUMENTS: rdma_cm finds the devices
+perf_cm()
+{
+	local prog=$1
+	shift
+	fresh_port
+	both 60 "cm:$PORT" "$SERVER_NS" "$prog -F -p $PORT $*" \
+		"$CLIENT_NS" "$prog -F -p $PORT $* $SERVER_IP"
 }
 
 perftest_bandwidth()
