@@ -96,12 +96,13 @@ by_rdma_cm()
 	perf_cm ib_atomic_bw -R -n "$(scaled 50)"
 }
 
-# perftest attaches to the group and sends to it: one MGID of its own making, and one
-# that stands for an IPv4 group
+# perftest attaches to a group, without rdma_cm, and sends to it: an IPv6 group (its
+# default, ff01::, does not leave a host), and one that stands for an IPv4 group
 multicast()
 {
 	[ "$TYPE" != rxe ] || skip "rdma_rxe does not join the group on the netdev"
-	perf_kind v6 ib_send_bw -c UD -g -s 1000 -n 100 -r 512
+	perf_kind v6 ib_send_bw -c UD -g -s 1000 -n 100 -r 512 \
+		-M 255:14:0:0:0:0:0:0:0:0:0:0:0:119:0:1
 	perf_kind v4 ib_send_bw -c UD -g -s 1000 -n 100 -r 512 \
 		-M 0:0:0:0:0:0:0:0:0:0:255:255:230:77:0:1
 }
