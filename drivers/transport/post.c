@@ -64,6 +64,7 @@ static int sroce_post_one(struct sroce_qp *qp, const struct ib_send_wr *wr)
 	struct sroce_swqe *wqe;
 	int err;
 
+	/* Pairs with the release when a slot has been done with. */
 	if (sq->posted - smp_load_acquire(&sq->head) >= sq->max_wr)
 		return -ENOMEM;
 	wqe = sroce_swqe(sq, sq->posted);
@@ -141,12 +142,14 @@ static int sroce_post_recv_one(struct sroce_rq *rq, const struct ib_recv_wr *wr)
 
 	if (wr->num_sge > rq->max_sge)
 		return -EINVAL;
+	/* Pairs with the release when a slot has been copied. */
 	if (rq->posted - smp_load_acquire(&rq->head) >= rq->max_wr)
 		return -ENOMEM;
 	wqe = rq->slots + (size_t)(rq->posted & rq->mask) * rq->stride;
 	wqe->wr_id = wr->wr_id;
 	wqe->num_sge = wr->num_sge;
 	memcpy(wqe->sge, wr->sg_list, wr->num_sge * sizeof(wr->sg_list[0]));
+	/* The slot is filled before an actor can see it. */
 	smp_store_release(&rq->posted, rq->posted + 1);
 	return 0;
 }

@@ -273,10 +273,12 @@ static bool sroce_rq_fetch_kernel(struct sroce_rq *rq, struct sroce_rwqe *to)
 {
 	const struct sroce_rwqe *wqe;
 
+	/* Pairs with the release in sroce_post_recv_one(). */
 	if (smp_load_acquire(&rq->posted) == rq->head)
 		return false;
 	wqe = rq->slots + (size_t)(rq->head & rq->mask) * rq->stride;
 	memcpy(to, wqe, struct_size(wqe, sge, wqe->num_sge));
+	/* The slot is copied before it may be filled again. */
 	smp_store_release(&rq->head, rq->head + 1);
 	return true;
 }
@@ -355,6 +357,6 @@ void sroce_rq_drop(struct sroce_qp *qp)
 		return;
 	if (rq->ring)
 		sroce_ring_move(rq->ring, sroce_ring_other(rq->ring));
-	else
+	else /* As if each had been copied. */
 		smp_store_release(&rq->head, smp_load_acquire(&rq->posted));
 }

@@ -166,6 +166,7 @@ u32 sroce_ring_other(const struct sroce_ring *ring)
 	const u32 *index = ring->dir == SROCE_RING_TO_KERNEL ?
 		&ring->buf->producer_index : &ring->buf->consumer_index;
 
+	/* Pairs with the provider's release: what the index covers is there. */
 	return smp_load_acquire(index) & ring->mask;
 }
 
@@ -182,6 +183,7 @@ void sroce_ring_move(struct sroce_ring *ring, u32 index)
 		&ring->buf->consumer_index : &ring->buf->producer_index;
 
 	ring->index = index & ring->mask;
+	/* Pairs with the provider's acquire: slots are done with before it looks. */
 	smp_store_release(shared, ring->index);
 }
 
