@@ -235,6 +235,7 @@ void sroce_qp_kick(struct sroce_qp *qp, unsigned int event)
  * Context: process; returns with bottom halves off.
  */
 void sroce_qp_lock(struct sroce_qp *qp)
+	__acquires(&qp->token)
 {
 	spin_lock_bh(&qp->token);
 	qp->held = true;
@@ -249,6 +250,7 @@ void sroce_qp_lock(struct sroce_qp *qp)
  * Context: process.
  */
 void sroce_qp_unlock(struct sroce_qp *qp)
+	__releases(&qp->token)
 {
 	qp->held = false;
 	spin_unlock_bh(&qp->token);
