@@ -30,6 +30,8 @@ enum {
 	SROCE_MAX_CQE		= (1 << 18) - 1,
 	SROCE_MAX_PD		= 1 << 16,
 	SROCE_MAX_MR		= 1 << 20,
+	SROCE_MAX_MW		= 1 << 20,
+	SROCE_MAX_FASTREG	= 512,
 	SROCE_MAX_AH		= 1 << 17,
 	SROCE_MAX_RD_ATOMIC	= 128,
 	SROCE_MAX_UCONTEXT	= 1 << 12,
@@ -68,6 +70,7 @@ enum {
  * @num_ah: address handles
  * @num_ucontext: contexts of processes
  * @num_mr: memory regions
+ * @num_mw: memory windows
  */
 struct sroce_dev {
 	struct ib_device		ib;
@@ -93,6 +96,7 @@ struct sroce_dev {
 	atomic_t			num_ah;
 	atomic_t			num_ucontext;
 	atomic_t			num_mr;
+	atomic_t			num_mw;
 };
 
 static inline struct sroce_dev *to_sroce_dev(struct ib_device *ib)

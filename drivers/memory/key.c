@@ -60,6 +60,7 @@ struct sroce_region *sroce_region_alloc(const struct ib_pd *pd,
 	region->pd = pd;
 	region->ops = ops;
 	region->access = access;
+	spin_lock_init(&region->lock);
 	refcount_set(&region->users, 1);
 	init_completion(&region->idle);
 
@@ -111,6 +112,11 @@ int sroce_region_publish(struct sroce_keys *keys, struct sroce_region *region)
  */
 void sroce_region_destroy(struct sroce_keys *keys, struct sroce_region *region)
 {
+	/* Work requests that were to change it come too late. */
+	spin_lock_bh(&region->lock);
+	region->state = SROCE_REGION_DEAD;
+	spin_unlock_bh(&region->lock);
+
 	if (region->key)
 		xa_erase(&keys->regions, region->key >> KEY_SHIFT);
 
@@ -139,6 +145,34 @@ static int region_check(const struct sroce_region *region,
 	return region->ops->check ? region->ops->check(region, iova, len) : 0;
 }
 
+/* A valid region with a reference, or NULL. */
+static struct sroce_region *region_lookup(struct sroce_keys *keys, u32 key)
+{
+	struct sroce_region *region;
+
+	rcu_read_lock();
+	region = xa_load(&keys->regions, key >> KEY_SHIFT);
+	if (region && !refcount_inc_not_zero(&region->users))
+		region = NULL;
+	rcu_read_unlock();
+
+	if (!region)
+		return NULL;
+
+	/*
+	 * Either we see that the region is revoked, or who revokes it sees us
+	 * and waits.  While it is valid and we are counted, nothing changes.
+	 */
+	smp_mb__after_atomic();	/* pairs with the one in revoke */
+	if (smp_load_acquire(&region->state) != SROCE_REGION_VALID ||
+	    region->key != key) {
+		sroce_region_put(region);
+		return NULL;
+	}
+
+	return region;
+}
+
 /**
  * sroce_region_get() - look a key up for an access
  * @keys: table
@@ -161,20 +195,55 @@ struct sroce_region *sroce_region_get(struct sroce_keys *keys, u32 key,
 				      const struct ib_pd *pd, int access,
 				      u64 iova, u64 len)
 {
-	struct sroce_region *region;
+	struct sroce_region *region = region_lookup(keys, key);
 	int err;
-
-	rcu_read_lock();
-	region = xa_load(&keys->regions, key >> KEY_SHIFT);
-	if (region && (region->key != key ||
-		       !refcount_inc_not_zero(&region->users)))
-		region = NULL;
-	rcu_read_unlock();
 
 	if (!region)
 		return ERR_PTR(-EINVAL);
 
-	err = region_check(region, pd, access, iova, len);
+	/* The key of a window is none for local access, IBTA 10.6.7.2. */
+	if (region->parent)
+		err = -EINVAL;
+	else
+		err = region_check(region, pd, access, iova, len);
+	if (err) {
+		sroce_region_put(region);
+		return ERR_PTR(err);
+	}
+
+	return region;
+}
+
+/**
+ * sroce_region_get_remote() - look an rkey up for an access by the peer
+ * @keys: table
+ * @key: rkey, of a region or window
+ * @pd: protection domain of the QP
+ * @owner: the QP, see sroce_qp.tag
+ * @access: enum ib_access_flags that the access needs
+ * @iova: first byte
+ * @len: bytes, not 0
+ *
+ * As sroce_region_get(), with one more rule: a window's users wait for nothing
+ * and keep bottom halves off, see sroce_region_revoke() and sroce_segs_keep().
+ *
+ * Context: softirq or bottom halves off.
+ * Return: as sroce_region_get(); -EPERM also for a window of another QP.
+ */
+struct sroce_region *sroce_region_get_remote(struct sroce_keys *keys, u32 key,
+					     const struct ib_pd *pd, u64 owner,
+					     int access, u64 iova, u64 len)
+{
+	struct sroce_region *region = region_lookup(keys, key);
+	int err;
+
+	if (!region)
+		return ERR_PTR(-EINVAL);
+
+	if (region->owner && region->owner != owner)
+		err = -EPERM;
+	else
+		err = region_check(region, pd, access, iova, len);
 	if (err) {
 		sroce_region_put(region);
 		return ERR_PTR(err);
@@ -193,4 +262,46 @@ void sroce_region_put(struct sroce_region *region)
 {
 	if (refcount_dec_and_test(&region->users))
 		complete(&region->idle);
+}
+
+/**
+ * sroce_region_find() - look a key up to change what it stands for
+ * @keys: table
+ * @key: only its index counts
+ *
+ * Context: RCU read side.
+ * Return: the region or NULL.  It may be dead, which its lock tells.
+ */
+struct sroce_region *sroce_region_find(struct sroce_keys *keys, u32 key)
+{
+	return xa_load(&keys->regions, key >> KEY_SHIFT);
+}
+
+/**
+ * sroce_region_revoke() - end all access through a valid key
+ * @region: window or fast registered region; its lock is held
+ *
+ * When this returns nobody uses what the key stood for, and it may be changed.
+ * Those that may be at it are copying, on other CPUs, with bottom halves off:
+ * the wait is as that for a lock.
+ *
+ * Context: softirq or bottom halves off; the caller has no reference.
+ */
+void sroce_region_revoke(struct sroce_region *region)
+{
+	WRITE_ONCE(region->state, SROCE_REGION_FREE);
+	smp_mb();	/* pairs with the one in region_lookup() */
+	atomic_cond_read_acquire(&region->users.refs, VAL == 1);
+}
+
+/**
+ * sroce_region_retire() - let no more windows be bound to a region
+ * @region: about to be destroyed
+ *
+ * Context: any.
+ * Return: false if a window is bound; nothing is changed then.
+ */
+bool sroce_region_retire(struct sroce_region *region)
+{
+	return !atomic_cmpxchg(&region->windows, 0, -1);
 }

@@ -13,6 +13,7 @@
 #include <linux/completion.h>
 #include <linux/refcount.h>
 #include <linux/skbuff.h>
+#include <linux/spinlock.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
@@ -60,10 +61,19 @@ struct sroce_table {
 	u8		shift;
 };
 
+/* What an access through a key meets; see sroce_region_revoke(). */
+enum sroce_region_state {
+	SROCE_REGION_VALID,	/* memory */
+	SROCE_REGION_FREE,	/* nothing: to be bound or registered yet */
+	SROCE_REGION_DEAD,	/* nothing any more */
+};
+
 /**
  * struct sroce_region - registered memory
  * @key: lkey and rkey: index << 8 | variant
  * @access: enum ib_access_flags
+ * @state: only when it is SROCE_REGION_VALID the rest means anything
+ * @lock: serialises changes of @state, and of what may change meanwhile
  * @pd: protection domain, only ever compared
  * @iova: address of the first byte, as the user of a key sees it
  * @length: bytes
@@ -73,13 +83,23 @@ struct sroce_table {
  * @users: 1 for the registration and 1 for each access under way; at 0 nothing
  *	   touches the memory, and @idle completes
  * @idle: see @users
+ * @windows: memory windows that are bound to it; negative when it is going
  * @mm: accounted for pinning, or NULL
  * @writable: pinned for writing, hence dirty when released
+ * @parent: of a window that is bound: the region that its memory is in
+ * @parent_iova: address of its first byte there
+ * @type: of a window
+ * @owner: of a window of type 2: the QP it is bound to, see sroce_qp.tag
+ * @staged: of a fast registered region: the table of the next registration
+ * @nstaged: entries of it, 0 if there is none
+ * @nmapped: entries of @table
  * @rcu: lookups are under RCU
  */
 struct sroce_region {
 	u32				key;
 	int				access;
+	enum sroce_region_state		state;
+	spinlock_t			lock;
 	const struct ib_pd		*pd;
 	u64				iova;
 	u64				length;
@@ -88,9 +108,33 @@ struct sroce_region {
 	struct sroce_table		table;
 	refcount_t			users;
 	struct completion		idle;
+	atomic_t			windows;
 	struct mm_struct		*mm;
 	bool				writable;
+	struct sroce_region		*parent;
+	u64				parent_iova;
+	enum ib_mw_type			type;
+	u64				owner;
+	struct sroce_table		staged;
+	u32				nstaged;
+	u32				nmapped;
 	struct rcu_head			rcu;
+};
+
+/**
+ * struct sroce_binding - what a key is to stand for, by work request
+ * @iova: address of the first byte; of a window within @lkey's region
+ * @length: bytes
+ * @lkey: region that a window is to be bound to
+ * @key: new key
+ * @access: enum ib_access_flags
+ */
+struct sroce_binding {
+	u64	iova;
+	u64	length;
+	u32	lkey;
+	u32	key;
+	int	access;
 };
 
 /* A referenced piece of a region: every check has been made. */
@@ -147,7 +191,13 @@ void sroce_region_destroy(struct sroce_keys *keys, struct sroce_region *region);
 struct sroce_region *sroce_region_get(struct sroce_keys *keys, u32 key,
 				      const struct ib_pd *pd, int access,
 				      u64 iova, u64 len);
+struct sroce_region *sroce_region_get_remote(struct sroce_keys *keys, u32 key,
+					     const struct ib_pd *pd, u64 owner,
+					     int access, u64 iova, u64 len);
 void sroce_region_put(struct sroce_region *region);
+struct sroce_region *sroce_region_find(struct sroce_keys *keys, u32 key);
+void sroce_region_revoke(struct sroce_region *region);
+bool sroce_region_retire(struct sroce_region *region);
 
 /* pin.c: pinned user memory */
 struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
@@ -155,6 +205,22 @@ struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
 
 /* phys.c: all of the kernel's memory, for kernel users */
 struct sroce_region *sroce_region_phys(struct ib_pd *pd, int access);
+
+/* window.c: memory windows */
+struct sroce_region *sroce_region_window(const struct ib_pd *pd,
+					 enum ib_mw_type type);
+int sroce_window_bind(struct sroce_keys *keys, const struct ib_pd *pd,
+		      u64 owner, u32 rkey, const struct sroce_binding *binding);
+int sroce_key_invalidate(struct sroce_keys *keys, const struct ib_pd *pd,
+			 u64 owner, u32 key, bool remote);
+
+/* fastreg.c: memory of kernel users, registered by work requests */
+struct sroce_region *sroce_region_fastreg(const struct ib_pd *pd, u32 npages);
+bool sroce_region_is_fastreg(const struct sroce_region *region);
+void sroce_fastreg_stage(struct sroce_region *region, u8 shift);
+int sroce_fastreg_stage_page(struct sroce_region *region, u64 addr);
+int sroce_fastreg_bind(struct sroce_keys *keys, const struct ib_pd *pd,
+		       const struct sroce_binding *binding);
 
 /* table.c */
 int sroce_table_alloc(struct sroce_table *table, u64 nentries, u8 shift);
@@ -170,6 +236,7 @@ int sroce_segs_get(struct sroce_keys *keys, const struct ib_pd *pd, int access,
 		   const struct ib_sge *sge, unsigned int nsge, u32 skip,
 		   u32 len, struct sroce_seg *seg, unsigned int max);
 void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg);
+void sroce_segs_keep(struct sroce_seg *seg, unsigned int nseg);
 void sroce_payload_put(struct sroce_payload *payload);
 void sroce_payload_read(const struct sroce_payload *from, u32 off,
 			void *to, u32 len);

@@ -185,6 +185,13 @@ void *sroce_region_addr(const struct sroce_region *region, u64 iova,
 	void *addr;
 	u64 left;
 
+	if (region->parent) {
+		addr = sroce_region_addr(region->parent,
+					 region->parent_iova + at, contig);
+		*contig = min_t(u64, *contig, region->length - at);
+		return addr;
+	}
+
 	if (!region->table.leaf) {
 		*contig = region->length - at;
 		return (void *)(uintptr_t)iova;

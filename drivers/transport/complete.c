@@ -13,6 +13,33 @@ static void sroce_complete_failed(struct sroce_qp *qp, enum ib_wc_status status)
 	sroce_qp_error(qp);
 }
 
+/**
+ * sroce_complete_local() - complete what was done without a packet
+ * @qp: the QP
+ *
+ * As soon as all before it are completed: so the oldest work request of a
+ * queue is never such a one.
+ *
+ * Context: softirq or bottom halves off, the token held.  May put the QP into
+ * the error state, when the CQ is full.
+ */
+void sroce_complete_local(struct sroce_qp *qp)
+{
+	struct sroce_sq *sq = &qp->sq;
+	struct sroce_swqe *wqe;
+
+	while (sq->head != sq->fetched && qp->state != IB_QPS_ERR) {
+		wqe = sroce_swqe(sq, sq->head);
+		if (!wqe->started || !sroce_swqe_is_local(wqe) ||
+		    wqe->status != IB_WC_SUCCESS)
+			break;
+		/* The requester was sent back, and isn't past it again. */
+		if (qp->req.next == sq->head)
+			qp->req.next++;
+		sroce_sq_complete(qp, IB_WC_SUCCESS);
+	}
+}
+
 static void sroce_complete_progress(struct sroce_qp *qp, u32 una)
 {
 	struct sroce_completer *comp = &qp->comp;
@@ -25,6 +52,7 @@ static void sroce_complete_progress(struct sroce_qp *qp, u32 una)
 	/* An answer to what was sent before the requester was sent back. */
 	if (psn_diff(una, qp->req.psn) > 0)
 		sroce_request_seek(qp);
+	sroce_complete_local(qp);
 }
 
 static struct sroce_swqe *sroce_complete_head(struct sroce_qp *qp)

@@ -58,6 +58,29 @@ static int sroce_post_sge(struct sroce_qp *qp, struct sroce_swqe *wqe,
 	return 0;
 }
 
+/* Numbers of the peer, or what is to become of a key. */
+static void sroce_post_keys(struct sroce_swqe *wqe, const struct ib_send_wr *wr)
+{
+	switch (wr->opcode) {
+	case IB_WR_SEND:
+	case IB_WR_SEND_WITH_IMM:
+	case IB_WR_SEND_WITH_INV:
+	case IB_WR_LOCAL_INV:
+		break;
+	case IB_WR_REG_MR:
+		wqe->binding = (struct sroce_binding){
+			.iova	= reg_wr(wr)->mr->iova,
+			.length	= reg_wr(wr)->mr->length,
+			.key	= reg_wr(wr)->key,
+			.access	= reg_wr(wr)->access,
+		};
+		break;
+	default:
+		wqe->va = rdma_wr(wr)->remote_addr;
+		wqe->rkey = rdma_wr(wr)->rkey;
+	}
+}
+
 static int sroce_post_one(struct sroce_qp *qp, const struct ib_send_wr *wr)
 {
 	struct sroce_sq *sq = &qp->sq;
@@ -93,10 +116,8 @@ static int sroce_post_one(struct sroce_qp *qp, const struct ib_send_wr *wr)
 			wqe->av = READ_ONCE(to_sroce_ah(ud_wr(wr)->ah)->av);
 		} while (!refcount_inc_not_zero(&wqe->av->refs));
 		rcu_read_unlock();
-	} else if (wr->opcode != IB_WR_SEND &&
-		   wr->opcode != IB_WR_SEND_WITH_IMM) {
-		wqe->va = rdma_wr(wr)->remote_addr;
-		wqe->rkey = rdma_wr(wr)->rkey;
+	} else {
+		sroce_post_keys(wqe, wr);
 	}
 	/* The actor reads what it finds posted. */
 	smp_store_release(&sq->posted, sq->posted + 1);

@@ -17,6 +17,8 @@
 static DEFINE_XARRAY_ALLOC(sroce_qpns);
 static u32 sroce_qpn_next;
 
+static atomic64_t sroce_qp_tags;
+
 /**
  * sroce_qpn_init() - module init: where QPNs start is not the same every time
  *
@@ -423,6 +425,7 @@ struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 	qp->scq = to_sroce_cq(init->send_cq);
 	qp->rcq = to_sroce_cq(init->recv_cq);
 	qp->state = IB_QPS_RESET;
+	qp->tag = atomic64_inc_return(&sroce_qp_tags);
 	qp->sq.sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	sroce_attr_reset(qp);
 	sroce_timers_init(qp);
@@ -453,6 +456,8 @@ err_free:
 static void sroce_qp_reset(struct sroce_qp *qp, bool close)
 {
 	WRITE_ONCE(qp->state, IB_QPS_RESET);
+	/* The next peer has no use of the windows of this one. */
+	qp->tag = atomic64_inc_return(&sroce_qp_tags);
 	sroce_qp_drop_mail(qp, close);
 	sroce_sq_drop(qp);
 	sroce_rq_drop(qp);

@@ -62,6 +62,7 @@ enum {
  * @imm: immediate data or key to invalidate
  * @av: where a datagram goes; referenced
  * @qpn: and @qkey: to whom a datagram goes
+ * @binding: what @rkey is to stand for from now on
  * @status: what is wrong with it; it is completed so when its turn comes
  * @data: @num_sge scatter/gather entries, or @length bytes of inline data
  */
@@ -79,6 +80,7 @@ struct sroce_swqe {
 	u32			qpn;
 	u32			qkey;
 	struct sroce_av		*av;
+	struct sroce_binding	binding;
 	u8			opcode;
 	u8			status;
 	u8			num_sge;
@@ -211,6 +213,8 @@ struct sroce_responder {
  * @events: SROCE_EV_*
  * @flags: SROCE_QP_*
  * @run: member of a CPU's run list
+ * @tag: names this QP since it was reset last, like no other ever: to it
+ *	 windows of type 2 are bound
  * @refs: the QPN table, the verbs object, run lists, and lookups
  * @sq_drained: in SQD: what was started is done
  * @comm_est: the peer has been heard of
@@ -235,6 +239,7 @@ struct sroce_qp {
 	const struct ib_pd	*pd;
 	enum ib_qp_type		type;
 	bool			user;
+	u64			tag;
 	u32			qpn;
 	u32			mtu;
 	struct sroce_av		*av;
@@ -289,6 +294,13 @@ static inline void sroce_budget_use(struct sroce_budget *budget, u32 bytes)
 static inline struct sroce_swqe *sroce_swqe(const struct sroce_sq *sq, u32 i)
 {
 	return sq->slots + (size_t)(i & sq->mask) * sq->stride;
+}
+
+/* It is done without a packet, and so takes no PSN. */
+static inline bool sroce_swqe_is_local(const struct sroce_swqe *wqe)
+{
+	return wqe->opcode == IB_WR_LOCAL_INV ||
+	       wqe->opcode == IB_WR_BIND_MW || wqe->opcode == IB_WR_REG_MR;
 }
 
 static inline bool sroce_qp_is_dgram(const struct sroce_qp *qp)
@@ -369,6 +381,7 @@ u32 sroce_read_chunk_end(const struct sroce_swqe *wqe, u32 off);
 
 /* complete.c; the token is held */
 void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt);
+void sroce_complete_local(struct sroce_qp *qp);
 void sroce_complete_local_error(struct sroce_qp *qp);
 void sroce_complete_timeout(struct sroce_qp *qp);
 

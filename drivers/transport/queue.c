@@ -36,6 +36,20 @@ enum ib_wc_status sroce_swqe_check(const struct sroce_qp *qp,
 	case IB_WR_SEND:
 	case IB_WR_SEND_WITH_IMM:
 		break;
+	case IB_WR_SEND_WITH_INV:
+	case IB_WR_LOCAL_INV:
+		if (qp->type != IB_QPT_RC)
+			return IB_WC_LOC_QP_OP_ERR;
+		break;
+	case IB_WR_BIND_MW:
+		if (qp->type != IB_QPT_RC || !qp->user)
+			return IB_WC_LOC_QP_OP_ERR;
+		break;
+	case IB_WR_REG_MR:
+		/* A process must not name memory by its kernel addresses. */
+		if (qp->type != IB_QPT_RC || qp->user)
+			return IB_WC_LOC_QP_OP_ERR;
+		break;
 	case IB_WR_RDMA_WRITE:
 	case IB_WR_RDMA_WRITE_WITH_IMM:
 		if (qp->type != IB_QPT_RC)
@@ -119,6 +133,23 @@ static enum ib_wc_status sroce_swqe_dest(struct sroce_qp *qp,
 	return IB_WC_SUCCESS;
 }
 
+static enum ib_wc_status sroce_swqe_local(struct sroce_qp *qp,
+					  struct sroce_swqe *wqe,
+					  const struct rxe_send_wqe *hdr)
+{
+	if (wqe->opcode == IB_WR_BIND_MW) {
+		wqe->rkey = hdr->wr.wr.mw.mw_rkey;
+		wqe->binding = (struct sroce_binding){
+			.iova	= hdr->wr.wr.mw.addr,
+			.length	= hdr->wr.wr.mw.length,
+			.lkey	= hdr->wr.wr.mw.mr_lkey,
+			.key	= hdr->wr.wr.mw.rkey,
+			.access	= hdr->wr.wr.mw.access,
+		};
+	}
+	return sroce_swqe_check(qp, wqe);
+}
+
 static void sroce_swqe_read(struct sroce_qp *qp, struct sroce_swqe *wqe,
 			    const void *slot)
 {
@@ -138,6 +169,10 @@ static void sroce_swqe_read(struct sroce_qp *qp, struct sroce_swqe *wqe,
 	wqe->solicited = hdr->wr.send_flags & IB_SEND_SOLICITED;
 	wqe->fence = hdr->wr.send_flags & IB_SEND_FENCE;
 
+	if (sroce_swqe_is_local(wqe)) {
+		wqe->status = sroce_swqe_local(qp, wqe, hdr);
+		return;
+	}
 	status = sroce_swqe_data(qp, wqe, hdr, slot);
 	if (status == IB_WC_SUCCESS)
 		status = sroce_swqe_check(qp, wqe);
@@ -182,6 +217,12 @@ static enum ib_wc_opcode sroce_wc_opcode(const struct sroce_swqe *wqe)
 		return IB_WC_RDMA_WRITE;
 	case IB_WR_RDMA_READ:
 		return IB_WC_RDMA_READ;
+	case IB_WR_LOCAL_INV:
+		return IB_WC_LOCAL_INV;
+	case IB_WR_BIND_MW:
+		return IB_WC_BIND_MW;
+	case IB_WR_REG_MR:
+		return IB_WC_REG_MR;
 	default:
 		return IB_WC_SEND;
 	}

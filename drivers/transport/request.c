@@ -45,7 +45,12 @@ static u8 sroce_send_opcode(const struct sroce_swqe *wqe, enum sroce_part part)
 	u8 imm = (part & PART_LAST) && (wqe->opcode == IB_WR_SEND_WITH_IMM ||
 			wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM);
 
-	if (wqe->opcode == IB_WR_SEND || wqe->opcode == IB_WR_SEND_WITH_IMM)
+	if (wqe->opcode == IB_WR_SEND_WITH_INV && part & PART_LAST)
+		return part == PART_ONLY ?
+			IB_OPCODE_RC_SEND_ONLY_WITH_INVALIDATE :
+			IB_OPCODE_RC_SEND_LAST_WITH_INVALIDATE;
+	if (wqe->opcode == IB_WR_SEND || wqe->opcode == IB_WR_SEND_WITH_IMM ||
+	    wqe->opcode == IB_WR_SEND_WITH_INV)
 		return send[part] + imm;
 	return write[part] + imm;
 }
@@ -170,6 +175,7 @@ static enum ib_wc_status sroce_send_data(struct sroce_qp *qp,
 		.rkey = wqe->rkey,
 		.dma_len = wqe->length,
 		.imm = wqe->imm,
+		.ieth = wqe->inv_key,
 	};
 
 	if (!req->off)
@@ -198,6 +204,24 @@ static enum ib_wc_status sroce_send_data(struct sroce_qp *qp,
 	return IB_WC_SUCCESS;
 }
 
+/* What takes no packet.  IBTA 10.6.5 and 10.6.7. */
+static enum ib_wc_status sroce_request_local(struct sroce_qp *qp,
+					     const struct sroce_swqe *wqe)
+{
+	struct sroce_keys *keys = &qp->dev->keys;
+	int err;
+
+	if (wqe->opcode == IB_WR_LOCAL_INV)
+		err = sroce_key_invalidate(keys, qp->pd, qp->tag, wqe->inv_key,
+					   false);
+	else if (wqe->opcode == IB_WR_BIND_MW)
+		err = sroce_window_bind(keys, qp->pd, qp->tag, wqe->rkey,
+					&wqe->binding);
+	else
+		err = sroce_fastreg_bind(keys, qp->pd, &wqe->binding);
+	return err ? IB_WC_MW_BIND_ERR : IB_WC_SUCCESS;
+}
+
 /* Begin a work request: it gets its PSNs.  False when it has to wait. */
 static bool sroce_request_start(struct sroce_qp *qp, struct sroce_swqe *wqe)
 {
@@ -207,8 +231,16 @@ static bool sroce_request_start(struct sroce_qp *qp, struct sroce_swqe *wqe)
 	if (wqe->status == IB_WC_SUCCESS && wqe->opcode == IB_WR_RDMA_READ &&
 	    !sroce_read_target_ok(qp, wqe))
 		wqe->status = IB_WC_LOC_PROT_ERR;
+	/* What is sent, or sent again, may need the key: IBTA o10-43. */
+	if (wqe->opcode == IB_WR_LOCAL_INV && qp->sq.head != qp->req.next)
+		return false;
 	wqe->first_psn = qp->req.psn;
 	wqe->npsn = psn_count(wqe->length, qp->mtu);
+	if (sroce_swqe_is_local(wqe)) {
+		wqe->npsn = 0;
+		if (wqe->status == IB_WC_SUCCESS)
+			wqe->status = sroce_request_local(qp, wqe);
+	}
 	wqe->started = true;
 	return true;
 }
@@ -225,6 +257,12 @@ static bool sroce_request_one(struct sroce_qp *qp, struct sroce_tx *tx,
 		return false;
 	if (!wqe->started && !sroce_request_start(qp, wqe))
 		return false;
+	if (sroce_swqe_is_local(wqe) && wqe->status == IB_WC_SUCCESS) {
+		sroce_budget_use(budget, 0);
+		req->next++;
+		sroce_complete_local(qp);
+		return qp->state != IB_QPS_ERR;
+	}
 	if (wqe->opcode == IB_WR_RDMA_READ && wqe->status == IB_WC_SUCCESS) {
 		if (req->reads >= max_t(u32, qp->attr.max_rd_atomic, 1))
 			return false;

@@ -111,10 +111,18 @@ static bool sroce_scatter(struct sroce_qp *qp, u32 off,
 static int sroce_remote_segs(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
 			     int access)
 {
-	struct ib_sge sge = { .addr = va, .length = len, .lkey = rkey };
+	struct sroce_region *region;
 
-	return sroce_segs_get(&qp->dev->keys, qp->pd, access, &sge, 1, 0, len,
-			      qp->rseg, ARRAY_SIZE(qp->rseg));
+	region = sroce_region_get_remote(&qp->dev->keys, rkey, qp->pd, qp->tag,
+					 access, va, len);
+	if (IS_ERR(region))
+		return PTR_ERR(region);
+	qp->rseg[0] = (struct sroce_seg){
+		.region	= region,
+		.iova	= va,
+		.len	= len,
+	};
+	return 1;
 }
 
 static bool sroce_remote_ok(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
@@ -330,6 +338,15 @@ static bool sroce_respond_send_op(struct sroce_qp *qp,
 		return false;
 	}
 	resp->off += pkt->payload.len;
+	/* A peer must not think that a key is gone when it isn't. */
+	if (op & SROCE_OP_INV &&
+	    sroce_key_invalidate(&qp->dev->keys, qp->pd, qp->tag, pkt->ieth,
+				 true)) {
+		sroce_count(qp->dev->stats, SROCE_CNT_ACCESS_ERR);
+		sroce_respond_recv_fail(qp, IB_WC_REM_INV_REQ_ERR,
+					AETH_NAK_REM_ACCESS);
+		return false;
+	}
 	return true;
 }
 
@@ -416,6 +433,10 @@ static void sroce_respond_received(struct sroce_qp *qp,
 		wc.wc_flags |= IB_WC_WITH_IMM;
 		wc.ex.imm_data = pkt->imm;
 	}
+	if (op & SROCE_OP_INV) {
+		wc.wc_flags |= IB_WC_WITH_INVALIDATE;
+		wc.ex.invalidate_rkey = pkt->ieth;
+	}
 	sroce_count(qp->dev->stats, SROCE_CNT_RDMA_RECVS);
 	sroce_rq_complete(qp, &wc, pkt->flags & SROCE_PKT_SE);
 }
@@ -444,8 +465,7 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	}
 	resp->naked = false;
 
-	/* Not offered: a peer must not think that a key is gone. */
-	if (op & SROCE_OP_INV || !sroce_request_fits(qp, pkt)) {
+	if (!sroce_request_fits(qp, pkt)) {
 		sroce_respond_invalid(qp);
 		return;
 	}

@@ -2,6 +2,7 @@
 /*
  * Memory regions.
  */
+#include <linux/log2.h>
 #include <linux/slab.h>
 
 #include "device.h"
@@ -151,6 +152,73 @@ err_mr:
 }
 
 /**
+ * sroce_alloc_mr() - a region that work requests of a kernel user register
+ * @pd: protection domain
+ * @type: IB_MR_TYPE_MEM_REG
+ * @max_num_sg: pages that a registration may have
+ *
+ * Context: process, may sleep.
+ * Return: MR, or an ERR_PTR: -EOPNOTSUPP for other types, -EINVAL for more
+ * pages than the device allows, -ENOMEM.
+ */
+struct ib_mr *sroce_alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
+			     u32 max_num_sg)
+{
+	struct sroce_dev *dev = to_sroce_dev(pd->device);
+	struct sroce_region *region;
+	struct sroce_mr *mr;
+	struct ib_mr *ibmr;
+
+	if (type != IB_MR_TYPE_MEM_REG)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!max_num_sg || max_num_sg > SROCE_MAX_FASTREG)
+		return ERR_PTR(-EINVAL);
+
+	mr = mr_alloc(dev);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	region = sroce_region_fastreg(pd, max_num_sg);
+	if (IS_ERR(region)) {
+		ibmr = ERR_CAST(region);
+		goto err_mr;
+	}
+
+	ibmr = mr_publish(dev, mr, region);
+	if (IS_ERR(ibmr))
+		goto err_mr;
+
+	return ibmr;
+
+err_mr:
+	mr_free(dev, mr);
+	return ibmr;
+}
+
+static int map_page(struct ib_mr *ibmr, u64 addr)
+{
+	return sroce_fastreg_stage_page(to_sroce_mr(ibmr)->region, addr);
+}
+
+/**
+ * sroce_map_mr_sg() - name the memory of the next registration
+ * @ibmr: from sroce_alloc_mr(); page_size is set
+ * @sg: the memory, mapped for the device
+ * @sg_nents: elements of @sg
+ * @sg_offset: byte of the first element to start with; NULL for 0
+ *
+ * Context: any.
+ * Return: how many elements were taken, or -EINVAL.
+ */
+int sroce_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
+		    unsigned int *sg_offset)
+{
+	sroce_fastreg_stage(to_sroce_mr(ibmr)->region, ilog2(ibmr->page_size));
+
+	return ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, map_page);
+}
+
+/**
  * sroce_dereg_mr() - end a registration
  * @ibmr: freed
  * @udata: not looked at
@@ -158,12 +226,15 @@ err_mr:
  * When this returns, nothing touches the memory any more.
  *
  * Context: process, sleeps.
- * Return: 0.
+ * Return: 0, or -EBUSY while a memory window is bound to it.
  */
 int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	struct sroce_dev *dev = to_sroce_dev(ibmr->device);
 	struct sroce_mr *mr = to_sroce_mr(ibmr);
+
+	if (!sroce_region_retire(mr->region))
+		return -EBUSY;
 
 	sroce_region_destroy(&dev->keys, mr->region);
 	mr_free(dev, mr);

@@ -139,6 +139,10 @@ static const struct ib_device_ops sroce_ops = {
 	.get_dma_mr		= sroce_get_dma_mr,
 	.reg_user_mr		= ops_reg_user_mr,
 	.dereg_mr		= sroce_dereg_mr,
+	.alloc_mr		= sroce_alloc_mr,
+	.map_mr_sg		= sroce_map_mr_sg,
+	.alloc_mw		= sroce_alloc_mw,
+	.dealloc_mw		= sroce_dealloc_mw,
 
 	.create_cq		= ops_create_cq,
 	.destroy_cq		= sroce_destroy_cq,
@@ -161,6 +165,7 @@ static const struct ib_device_ops sroce_ops = {
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, sroce_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, sroce_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_mw, sroce_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, sroce_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, sroce_ibqp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_srq, sroce_srq, ibsrq),

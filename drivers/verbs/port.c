@@ -61,7 +61,10 @@ int sroce_query_device(struct ib_device *ib, struct ib_device_attr *attr,
 		.device_cap_flags	= IB_DEVICE_PORT_ACTIVE_EVENT |
 					  IB_DEVICE_SYS_IMAGE_GUID |
 					  IB_DEVICE_RC_RNR_NAK_GEN |
-					  IB_DEVICE_SRQ_RESIZE,
+					  IB_DEVICE_SRQ_RESIZE |
+					  IB_DEVICE_MEM_MGT_EXTENSIONS |
+					  IB_DEVICE_MEM_WINDOW |
+					  IB_DEVICE_MEM_WINDOW_TYPE_2B,
 		.kernel_cap_flags	= IBK_ALLOW_USER_UNREG,
 		.max_send_sge		= SROCE_MAX_SGE,
 		.max_recv_sge		= SROCE_MAX_SGE,
@@ -69,6 +72,8 @@ int sroce_query_device(struct ib_device *ib, struct ib_device_attr *attr,
 		.max_cq			= SROCE_MAX_CQ,
 		.max_cqe		= SROCE_MAX_CQE,
 		.max_mr			= SROCE_MAX_MR,
+		.max_mw			= SROCE_MAX_MW,
+		.max_fast_reg_page_list_len = SROCE_MAX_FASTREG,
 		.max_pd			= SROCE_MAX_PD,
 		.max_srq		= SROCE_MAX_SRQ,
 		.max_srq_wr		= SROCE_MAX_SRQ_WR,

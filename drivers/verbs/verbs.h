@@ -27,6 +27,11 @@ struct sroce_mr {
 	struct sroce_region	*region;
 };
 
+struct sroce_mw {
+	struct ib_mw		ibmw;
+	struct sroce_region	*window;
+};
+
 struct sroce_ibqp {
 	struct ib_qp		ibqp;
 	struct sroce_qp		*qp;
@@ -35,6 +40,11 @@ struct sroce_ibqp {
 static inline struct sroce_mr *to_sroce_mr(struct ib_mr *ibmr)
 {
 	return container_of(ibmr, struct sroce_mr, ibmr);
+}
+
+static inline struct sroce_mw *to_sroce_mw(struct ib_mw *ibmw)
+{
+	return container_of(ibmw, struct sroce_mw, ibmw);
 }
 
 static inline struct sroce_qp *to_sroce_qp(struct ib_qp *ibqp)
@@ -74,6 +84,14 @@ struct ib_mr *sroce_get_dma_mr(struct ib_pd *pd, int access);
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 				u64 iova, int access, struct ib_udata *udata);
 int sroce_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
+struct ib_mr *sroce_alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
+			     u32 max_num_sg);
+int sroce_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nents,
+		    unsigned int *sg_offset);
+
+/* mw.c */
+int sroce_alloc_mw(struct ib_mw *mw, struct ib_udata *udata);
+int sroce_dealloc_mw(struct ib_mw *mw);
 
 /* cq.c; @udata is NULL for a kernel user */
 int sroce_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
