@@ -21,6 +21,7 @@ ud_ops() { program ud_ops; }
 cq() { program cq; }
 mr() { program mr dereg_while_peer_reads dereg_while_peer_writes dereg_while_in_use_locally \
 	churn_beside_traffic; }
+mw() { program mw; }
 hostile_ring() { program hostile_ring; }
 
 mix()
@@ -30,4 +31,4 @@ mix()
 	must "mix" env SROCE_DEV=t0 "$LIB/mix"
 }
 
-cases rc_ops psn_wrap rc_errors rnr retry ud_ops cq mr hostile_ring mix
+cases rc_ops psn_wrap rc_errors rnr retry ud_ops cq mr mw hostile_ring mix
