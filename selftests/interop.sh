@@ -86,6 +86,10 @@ verified()
 	done
 	check "errors found here" env SROCE_DEV=tr SROCE_DEV2=ts "$HERE/rc_errors" \
 		bad_rkey_write bad_rkey_read receive_too_small_by_one
+	check "windows here" env SROCE_DEV=tr SROCE_DEV2=ts "$HERE/mw" \
+		type_1 type_2_bounds zero_based send_with_inv stream
+	# its windows have no bounds
+	check "windows there" env SROCE_DEV=ts SROCE_DEV2=tr "$HERE/mw" zero_based
 	check "rnr" env SROCE_DEV=ts SROCE_DEV2=tr "$HERE/rnr" late_receive_10ms late_receive_300ms
 }
 

@@ -35,6 +35,20 @@ bursts_reordered() { BURSTS=1 lossy "limit 10000 delay 2ms reorder 90% gap 5" 80
 delay() { MIX_LOSSY=0 lossy "limit 10000 delay 20ms" 40 65536; }
 all_of_it() { lossy "limit 10000 delay 1ms 1ms loss 1% duplicate 1% reorder 10%" 60 40000; }
 
+# memory windows that come and go meanwhile
+windows()
+{
+	need tc
+	modprobe -q sch_netem
+	pair
+	static_neighbours
+	knob super_packets N
+	ip netns exec stA tc qdisc add dev sta root netem limit 10000 loss 1% 2>"$WORK/words" ||
+		skip "no netem: $(head -n 1 "$WORK/words")"
+	ip netns exec stB tc qdisc add dev stb root netem limit 10000 loss 1%
+	must "windows" env SROCE_DEV=ta SROCE_DEV2=tb timeout -k 5 "$(slow 120)" "$HERE/mw" stream
+}
+
 # what is lost every time: the programmed number of retries, then the end
 total()
 {
@@ -69,4 +83,4 @@ stuck_packets()
 }
 
 cases none loss_1_percent loss_5_percent loss_1_percent_mtu_4096 duplication reordering delay \
-	bursts_lost bursts_reordered all_of_it total stuck_packets
+	bursts_lost bursts_reordered all_of_it windows total stuck_packets

@@ -680,6 +680,93 @@ static void left_behind(void)
 	}
 }
 
+/*
+ * Windows that come and go amid traffic, for paths that lose packets too: B's
+ * WRITE, bind and SEND are under way together; A writes through the window and
+ * takes it away, or B does.
+ */
+static void stream(void)
+{
+	enum { W = 4, LEN = 12000, BIG = 100000 };
+	int rounds = scaled(20);
+	struct qopt o = qopt();
+	struct buf big, target;
+	struct ibv_mw *mw[W];
+	struct ibv_wc wc[4 * W];
+
+	o.timeout = 13;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, W * LEN, ACC_ALL);
+	rb = buf_new(b.pd, W * LEN, ACC_ALL | IBV_ACCESS_MW_BIND);
+	big = buf_new(b.pd, BIG, ACC_ALL);
+	target = buf_new(a.pd, BIG, ACC_ALL);
+	for (int w = 0; w < W; w++)
+		mw[w] = mw_new(b.pd, IBV_MW_TYPE_2);
+	for (int r = 0; r < rounds && !t_failed(); r++) {
+		struct ibv_sge sa = { (uintptr_t)target.p, 64, target.mr->lkey };
+		struct ibv_sge sb = { (uintptr_t)big.p, 64, big.mr->lkey };
+
+		fill(big.p, BIG, r, 0);
+		fill(la.p, W * LEN, 1000 + r, 0);
+		for (int w = 0; w < W; w++) {
+			uint32_t key = ibv_inc_rkey(mw[w]->rkey);
+			struct ibv_sge s = { (uintptr_t)big.p, BIG, big.mr->lkey };
+			struct ibv_send_wr wr = { .sg_list = &s, .num_sge = 1,
+						  .opcode = IBV_WR_RDMA_WRITE };
+
+			REQUIRE(!recv_post(&a, w, &sa, 1) && !recv_post(&b, w, &sb, 1),
+				"post_recv");
+			wr.wr.rdma.remote_addr = (uintptr_t)target.p;
+			wr.wr.rdma.rkey = target.mr->rkey;
+			REQUIRE(!send_post(&b, &wr), "WRITE");
+			wr = bind_wr(mw[w], key, rb.mr, (uintptr_t)rb.p + w * LEN, LEN, MW_ALL);
+			REQUIRE(!send_post(&b, &wr), "bind");
+			mw[w]->rkey = key;
+			wr = (struct ibv_send_wr){ .wr_id = w, .opcode = IBV_WR_SEND,
+						   .send_flags = IBV_SEND_SIGNALED };
+			REQUIRE(!send_post(&b, &wr), "SEND");
+		}
+		for (int w = 0; w < W; w++) {
+			bool inv = (r + w) & 1;
+			struct ibv_sge s = { (uintptr_t)la.p + w * LEN, LEN, la.mr->lkey };
+			struct ibv_send_wr wr = { .sg_list = &s, .num_sge = 1,
+						  .opcode = IBV_WR_RDMA_WRITE };
+
+			REQUIRE(want_wc(a.rcq, wc, w, IBV_WC_SUCCESS, "receive at A"), "round %d",
+				r);
+			wr.wr.rdma.remote_addr = (uintptr_t)rb.p + w * LEN;
+			wr.wr.rdma.rkey = mw[w]->rkey;
+			REQUIRE(!send_post(&a, &wr), "WRITE");
+			wr = (struct ibv_send_wr){ .wr_id = w, .send_flags = IBV_SEND_SIGNALED,
+				.opcode = inv ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND };
+			wr.invalidate_rkey = mw[w]->rkey;
+			REQUIRE(!send_post(&a, &wr), "SEND");
+		}
+		for (int w = 0; w < W; w++) {
+			bool inv = (r + w) & 1;
+			struct ibv_send_wr wr = { .wr_id = 100 + w, .opcode = IBV_WR_LOCAL_INV,
+						  .send_flags = IBV_SEND_SIGNALED };
+
+			REQUIRE(want_wc(b.rcq, wc, w, IBV_WC_SUCCESS, "receive at B"), "round %d",
+				r);
+			CHECK(!(wc->wc_flags & IBV_WC_WITH_INV) == !inv, "wc_flags %#x",
+			      wc->wc_flags);
+			CHECK(differs(rb.p + w * LEN, LEN, 1000 + r, w * LEN) < 0,
+			      "round %d window %d: data", r, w);
+			wr.invalidate_rkey = mw[w]->rkey;
+			if (!inv)
+				REQUIRE(!send_post(&b, &wr), "LOCAL_INV");
+		}
+		CHECK(wait_wc(a.scq, wc, W, 20000) == W && !wc[W - 1].status, "A's completions");
+		CHECK(wait_wc(b.scq, wc, W + W / 2, 20000) == W + W / 2, "B's completions");
+		for (int i = 0; i < W + W / 2; i++)
+			CHECK(!wc[i].status && wc[i].wr_id >= (i < W ? 0u : 100u),
+			      "B's completion %d: wr_id %llu: %s", i,
+			      (unsigned long long)wc[i].wr_id, ibv_wc_status_str(wc[i].status));
+		CHECK(differs(target.p + 64, BIG - 64, r, 64) < 0, "round %d: data of B", r);
+	}
+}
+
 static const struct tcase cases[] = {
 	{ "capabilities", caps },
 	{ "type_1", type1 },
@@ -696,6 +783,7 @@ static const struct tcase cases[] = {
 	{ "order", order },
 	{ "slots", slots },
 	{ "wr_api", wr_api },
+	{ "stream", stream },
 	{ "left_behind", left_behind },
 };
 
