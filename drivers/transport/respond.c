@@ -554,9 +554,7 @@ static void sroce_respond_one(struct sroce_qp *qp, struct sroce_mail *mail,
 	sroce_mail_open(mail, &pkt);
 	sroce_budget_use(budget, pkt.payload.len);
 	service = pkt.opcode & 0xe0;
-	if ((pkt.pkey & 0x7fff) != 0x7fff)
-		sroce_count(qp->dev->stats, SROCE_CNT_DROP_PKEY);
-	else if (qp->type == IB_QPT_RC && service == IB_OPCODE_RC)
+	if (qp->type == IB_QPT_RC && service == IB_OPCODE_RC)
 		sroce_respond_rc(qp, &pkt);
 	else if (sroce_qp_is_dgram(qp) && service == IB_OPCODE_UD)
 		sroce_respond_datagram(qp, mail, &pkt);

@@ -17,6 +17,9 @@
 /* IBTA 9.2.9: there is only one version. */
 #define BTH_TVER	0
 
+/* The default partition, of which we are a full member: others' bit is free. */
+#define PKEY_BASE	0x7fff
+
 /**
  * struct skb_mail - mail in the control block of a received skb
  * @mail: what transport sees of it
@@ -127,6 +130,14 @@ static bool is_wellformed(struct sk_buff *skb)
 	return true;
 }
 
+/* IBTA 9.6.1 (header validation): of responses too. */
+static bool is_our_partition(const struct sk_buff *skb)
+{
+	const struct sroce_bth *bth = (const struct sroce_bth *)skb->data;
+
+	return (be16_to_cpu(bth->pkey) & PKEY_BASE) == PKEY_BASE;
+}
+
 static struct sroce_qp *find_qp(struct sroce_net *sn, struct sroce_dev *dev,
 				const struct sk_buff *skb)
 {
@@ -191,6 +202,10 @@ int sroce_rcv(struct sock *sk, struct sk_buff *skb)
 
 	sroce_count(dev->stats, SROCE_CNT_RCVD_PKTS);
 	sroce_count_add(dev->stats, SROCE_CNT_RCVD_BYTES, skb->len);
+
+	reason = SROCE_CNT_DROP_PKEY;
+	if (!is_our_partition(skb))
+		goto drop_count;
 
 	reason = SROCE_CNT_DROP_NO_QP;
 	qp = find_qp(sn, dev, skb);
