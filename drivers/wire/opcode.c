@@ -21,6 +21,8 @@
 #define SEND_REQ	(REQ | SROCE_OP_SEND | SROCE_OP_PAYLOAD)
 #define WRITE_REQ	(REQ | SROCE_OP_WRITE | SROCE_OP_PAYLOAD)
 #define READ_RSP	(RSP | SROCE_OP_READ | SROCE_OP_PAYLOAD)
+/* Requests of no kind: the responder refuses them, when their turn comes. */
+#define NO_KIND	(REQ | ONLY | SROCE_OP_PAYLOAD)
 #define ATOMIC_REQ	(REQ | SROCE_OP_ATOMIC | SROCE_OP_ATOMIC_ETH)
 
 struct sroce_opcode sroce_opcodes[256] __ro_after_init = {
@@ -51,6 +53,18 @@ struct sroce_opcode sroce_opcodes[256] __ro_after_init = {
 		RSP | SROCE_OP_ATOMIC | ONLY | AETH | SROCE_OP_ATOMIC_ACK,
 	[IB_OPCODE_RC_COMPARE_SWAP].flags = ATOMIC_REQ | ONLY,
 	[IB_OPCODE_RC_FETCH_ADD].flags = ATOMIC_REQ | ONLY,
+
+	/*
+	 * Reserved, or of a newer specification: whoever sends them had better
+	 * hear that they aren't known than wait for nothing, IBTA 9.7.4.1.
+	 */
+	[IB_OPCODE_RC | 0x15].flags = NO_KIND,
+	[IB_OPCODE_RC | 0x18].flags = NO_KIND,
+	[IB_OPCODE_RC | 0x19].flags = NO_KIND,
+	[IB_OPCODE_RC | 0x1a].flags = NO_KIND,
+	[IB_OPCODE_RC | 0x1b].flags = NO_KIND,
+	[IB_OPCODE_RC | 0x1e].flags = NO_KIND,
+	[IB_OPCODE_RC | 0x1f].flags = NO_KIND,
 
 	[IB_OPCODE_UC_SEND_FIRST].flags = SEND_REQ | FIRST,
 	[IB_OPCODE_UC_SEND_MIDDLE].flags = SEND_REQ | MIDDLE,
