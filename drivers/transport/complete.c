@@ -223,9 +223,13 @@ static void sroce_complete_read(struct sroce_qp *qp, const struct sroce_pkt *pkt
 		return;
 	}
 	wqe = sroce_complete_head(qp);
-	if (!wqe || wqe->opcode != IB_WR_RDMA_READ ||
-	    pkt->psn != qp->comp.una) {
+	if (!wqe || pkt->psn != qp->comp.una) {
 		sroce_count(qp->dev->stats, SROCE_CNT_DROP_RESPONSE);
+		return;
+	}
+	if (wqe->opcode != IB_WR_RDMA_READ ||
+	    !(sroce_opcodes[pkt->opcode].flags & SROCE_OP_READ)) {
+		sroce_complete_failed(qp, IB_WC_BAD_RESP_ERR);
 		return;
 	}
 
@@ -282,7 +286,7 @@ void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	/* Ghosts, of what was never sent or is long done. */
 	ahead = psn_diff(pkt->psn, qp->comp.una);
 	if (ahead < 0 || psn_diff(pkt->psn, qp->req.max_psn) >= 0) {
-		if (ahead < -1)
+		if (ahead != -1)
 			sroce_count(stats, SROCE_CNT_DROP_RESPONSE);
 		return;
 	}
@@ -295,6 +299,7 @@ void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	case IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE:
 	case IB_OPCODE_RC_RDMA_READ_RESPONSE_LAST:
 	case IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY:
+	case IB_OPCODE_RC_ATOMIC_ACKNOWLEDGE:
 		sroce_complete_read(qp, pkt);
 		break;
 	default:
