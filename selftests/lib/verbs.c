@@ -284,13 +284,33 @@ static struct tdev *dev_open(struct tdev *d, const char *name)
 	return d;
 }
 
+static const char *rows;
+static size_t row_size;
+static void (*row_fn)(const void *row);
+
+static const char *row_name(int i)
+{
+	return *(const char *const *)(rows + i * row_size);
+}
+
+static const void *table_row(const char *name)
+{
+	int i = 0;
+
+	while (row_name(i) != name)
+		i++;
+	return rows + i * row_size;
+}
+
 /* 0: ran to its end, 1: left after a failure, 2: skipped */
 static int run_case(const struct tcase *c)
 {
 	int how = setjmp(out);
 
-	if (!how)
+	if (!how && c->fn)
 		c->fn();
+	else if (!how)
+		row_fn(table_row(c->name));
 	return how;
 }
 
@@ -337,6 +357,22 @@ int t_main(int argc, char **argv, const struct tcase *cases, int n)
 		ibv_close_device(B->ctx);
 	ibv_close_device(A->ctx);
 	return bad ? 1 : 0;
+}
+
+int t_rows(int argc, char **argv, const void *table, int n, size_t size,
+	   void (*fn)(const void *row))
+{
+	struct tcase *cases = calloc(n, sizeof(*cases));
+	int rc;
+
+	rows = table;
+	row_size = size;
+	row_fn = fn;
+	for (int i = 0; cases && i < n; i++)
+		cases[i].name = row_name(i);
+	rc = cases ? t_main(argc, argv, cases, n) : 1;
+	free(cases);
+	return rc;
 }
 
 /* objects ---------------------------------------------------------------- */

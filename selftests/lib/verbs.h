@@ -34,6 +34,9 @@ struct tcase {
 #define CASES(t) (t), (int)(sizeof(t) / sizeof((t)[0]))
 
 int t_main(int argc, char **argv, const struct tcase *cases, int n);
+/* a case for each row of a table, whose first member is the name; fn runs one */
+int t_rows(int argc, char **argv, const void *rows, int n, size_t size,
+	   void (*fn)(const void *row));
 
 bool t_check(bool ok, const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
