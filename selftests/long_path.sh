@@ -15,6 +15,7 @@ program()
 rc_ops() { program rc_ops; }
 psn_wrap() { program psn_wrap; }
 rc_errors() { program rc_errors; }
+statuses() { program statuses; }
 rnr() { program rnr; }
 retry() { program retry; }
 ud_ops() { program ud_ops; }
@@ -31,4 +32,4 @@ mix()
 	must "mix" env SROCE_DEV=t0 "$LIB/mix"
 }
 
-cases rc_ops psn_wrap rc_errors rnr retry ud_ops cq mr mw hostile_ring mix
+cases rc_ops psn_wrap rc_errors statuses rnr retry ud_ops cq mr mw hostile_ring mix
