@@ -22,6 +22,7 @@
 #define PEER_RKEY	0x00c0ffee
 #define IMM		0x01020304
 #define RNR_TIMER	12	/* 0.64 ms */
+#define STEPS		32
 
 /* memory of the QP: where things land */
 #define SRC		0x1000	/* of what it sends */
@@ -69,7 +70,7 @@ enum need { ALWAYS, ATOMICS, INVALIDATE, NO_INVALIDATE };
 
 struct row {
 	const char *name;
-	struct step s[20];
+	struct step s[STEPS];
 	enum ibv_qp_state end;	/* default RTS */
 	enum ibv_qp_type type;	/* default RC */
 	enum ibv_qp_state start;	/* default RTS */
@@ -623,6 +624,15 @@ static const struct row rows[] = {
 	    RX(SEND_ONLY, .psn = 1, .len = 9), SAY_ACK(1), RX(RDMA_READ_REQUEST, .dma = 8),
 	    RX(SEND_ONLY, .psn = 1, .len = 9), SAY_RESP(ONLY, 0, 8, .lands = DST), SWC(SUCCESS),
 	    SAY_ACK(1), SWC(SUCCESS)) },
+	/* one loss is mended once, however many packets tell of it */
+	{ "acks_behind_a_lost_response",
+	  S(POST(RDMA_READ, 8), RX(RDMA_READ_REQUEST, .dma = 8), POST(SEND, 9),
+	    RX(SEND_ONLY, .psn = 1, .len = 9), POST(SEND, 9), RX(SEND_ONLY, .psn = 2, .len = 9),
+	    POST(SEND, 9), RX(SEND_ONLY, .psn = 3, .len = 9), SAY_ACK(1), SAY_ACK(2), SAY_ACK(3),
+	    RX(RDMA_READ_REQUEST, .dma = 8), RX(SEND_ONLY, .psn = 1, .len = 9),
+	    RX(SEND_ONLY, .psn = 2, .len = 9), RX(SEND_ONLY, .psn = 3, .len = 9),
+	    COUNT("completer_retry_err", 1), SAY_RESP(ONLY, 0, 8, .lands = DST), SAY_ACK(3),
+	    SWC(SUCCESS), SWC(SUCCESS), SWC(SUCCESS), SWC(SUCCESS)), .retry = 1 },
 	{ "response_stands_for_acks",
 	  S(POST(SEND, 9), RX(SEND_ONLY, .len = 9), POST(RDMA_READ, 8),
 	    RX(RDMA_READ_REQUEST, .psn = 1, .dma = 8), SAY_RESP(ONLY, 1, 8, .lands = DST),
@@ -693,7 +703,7 @@ static const struct row *row;
 static int step;
 static uint64_t orig[16];	/* what atomics should find, by PSN */
 static int receives, received, posts, posted;
-static uint64_t before[20];
+static uint64_t before[STEPS];
 
 #define WHERE "%s: step %d"
 #define AT row->type == IBV_QPT_UC || row->type == IBV_QPT_UD ? "datagram" : \
