@@ -60,7 +60,7 @@ static int new_maps(uintptr_t *fresh, int max)
 	return k;
 }
 
-static void setup(void)
+static void setup_deep(uint32_t swr)
 {
 	struct qopt o = qopt();
 	uintptr_t f[4];
@@ -68,7 +68,8 @@ static void setup(void)
 
 	o.sge = 4;
 	o.rsge = 1;
-	o.swr = o.rwr = 30;
+	o.swr = swr;
+	o.rwr = 30;
 	o.cqe = 60;
 	o.timeout = 10;
 	o.retry = 1;
@@ -102,6 +103,11 @@ static void setup(void)
 	/* nobody is given the keys of this one */
 	canary = buf_new(pd_new(A), 65536, ACC_ALL);
 	fill(canary.p, canary.len, 0xca, 0);
+}
+
+static void setup(void)
+{
+	setup_deep(30);
 }
 
 static void doorbell(void)
@@ -669,6 +675,46 @@ static void doorbells(void)
 	still_works("raw doorbells");
 }
 
+static void *never_rests(void *until)
+{
+	pin(1);
+	while (now_ms() < *(uint64_t *)until)
+		for (int i = 0; i < 1000; i++)
+			publish(&sq->producer_index,
+				(__atomic_load_n(&sq->consumer_index, __ATOMIC_RELAXED) - 1) &
+				sq->index_mask);
+	return NULL;
+}
+
+/* a producer as fast as the flush of its QP: who rings the doorbell gets away */
+static void endless_flush(void)
+{
+	uint64_t until, t0, worst = 0;
+	pthread_t t;
+	int n = 0;
+
+	pin(0);
+	/* deep, so that the producer can lose its CPU for a while */
+	setup_deep(500);
+	REQUIRE(!to_state(a.qp, IBV_QPS_ERR), "to ERR");
+	until = now_ms() + slow(3000);
+	REQUIRE(!pthread_create(&t, NULL, never_rests, &until), "pthread_create");
+	do {
+		t0 = now_ms();
+		doorbell();
+		t0 = now_ms() - t0;
+		if (t0 > worst)
+			worst = t0;
+		n++;
+	} while (now_ms() < until);
+	pthread_join(t, NULL);
+	t_note("%d doorbells, the slowest took %llu ms", n, (unsigned long long)worst);
+	CHECK(worst < (uint64_t)slow(1000), "a doorbell took %llu ms", (unsigned long long)worst);
+	REQUIRE(!drop(a.qp), "destroy_qp");
+	REQUIRE(!drop(b.qp), "destroy_qp");
+	still_works("a producer that never rests");
+}
+
 static const struct tcase cases[] = {
 	{ "hand_made_wqe_works", self_check },
 	{ "too_many_entries", num_sge },
@@ -681,6 +727,7 @@ static const struct tcase cases[] = {
 	{ "random_wqes", random_wqes },
 	{ "wqes_that_change", flipping },
 	{ "raw_doorbells", doorbells },
+	{ "producer_that_never_rests", endless_flush },
 };
 
 int main(int argc, char **argv)

@@ -152,6 +152,15 @@ int slow(int ms)
 	return ms * (f < 1 ? 1 : f);
 }
 
+void pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
 uint64_t now_ms(void)
 {
 	struct timespec ts;

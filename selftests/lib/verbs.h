@@ -59,6 +59,8 @@ void forget(void *obj);
 
 int scaled(int n);		/* a loop count, at least 1 */
 int slow(int ms);		/* a time limit */
+/* the calling thread runs on that CPU, if there is such a one */
+void pin(int cpu);
 uint64_t now_ms(void);
 void msleep(int ms);
 /* run a command, return its exit code; its output goes to stderr */
