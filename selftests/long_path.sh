@@ -23,6 +23,7 @@ cq() { program cq; }
 mr() { program mr dereg_while_peer_reads dereg_while_peer_writes dereg_while_in_use_locally \
 	churn_beside_traffic; }
 mw() { program mw; }
+progress() { program progress; }
 hostile_ring() { program hostile_ring; }
 
 mix()
@@ -32,4 +33,4 @@ mix()
 	must "mix" env SROCE_DEV=t0 "$LIB/mix"
 }
 
-cases rc_ops psn_wrap rc_errors statuses rnr retry ud_ops cq mr mw hostile_ring mix
+cases rc_ops psn_wrap rc_errors statuses rnr retry ud_ops cq mr mw progress hostile_ring mix

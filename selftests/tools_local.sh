@@ -24,6 +24,7 @@ nothing_twice()
 
 	ends
 	check "mix" env SROCE_DEV=t0 MIX_N="$(scaled 500)" "$LIB/mix"
+	check "progress" env SROCE_DEV=t0 "$HERE/progress" writes_and_reads
 	for c in completer_retry_err duplicate_request out_of_seq_request rcvd_seq_err; do
 		[ "$(cat "/sys/class/infiniband/t0/ports/1/hw_counters/$c")" = 0 ] ||
 			{ note "$c is not 0"; touch "$WORK/failed"; }

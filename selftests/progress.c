@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Work goes on by itself. With a local ACK timeout of 0 nothing is ever sent twice,
+ * so that a wakeup that gets lost is not mended by the retransmit timer: the
+ * traffic stands still.
+ */
+#include "traffic.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static struct end a, b;
+static struct buf la, rb;
+
+static atomic_bool stop;
+static atomic_long rounds;
+
+static int d_join(void *t)
+{
+	atomic_store(&stop, true);
+	return pthread_join(*(pthread_t *)t, NULL);
+}
+
+static void thread(pthread_t *t, void *(*fn)(void *))
+{
+	atomic_store(&stop, false);
+	atomic_store(&rounds, 0);
+	REQUIRE(!pthread_create(t, NULL, fn, NULL), "pthread_create");
+	t_defer(d_join, t, "pthread_join");
+}
+
+static void *query(void *unused)
+{
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp_attr at;
+
+	pin(1);
+	while (!atomic_load(&stop)) {
+		if (ibv_query_qp(a.qp, &at, IBV_QP_STATE, &ia) ||
+		    ibv_query_qp(b.qp, &at, IBV_QP_STATE, &ia))
+			break;
+		atomic_fetch_add(&rounds, 1);
+	}
+	return unused;
+}
+
+static bool one_way(struct end *from, struct end *to, int i)
+{
+	struct ibv_send_wr wr = { .wr_id = i, .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_wc wc;
+
+	REQUIRE(!recv_post(to, i, NULL, 0), "post_recv");
+	REQUIRE(!send_post(from, &wr), "post_send");
+	return CHECK(wait_wc(to->rcq, &wc, 1, 3000) == 1, "message %d stands still, %ld queries", i,
+		     atomic_load(&rounds)) &&
+	       CHECK(!wc.status, "receive: %s", ibv_wc_status_str(wc.status)) &&
+	       CHECK(wait_wc(from->scq, &wc, 1, 3000) == 1, "ACK of message %d stands still", i) &&
+	       CHECK(!wc.status, "send: %s", ibv_wc_status_str(wc.status));
+}
+
+/* ibv_query_qp takes what the QP's actor needs */
+static void query_beside_pingpong(void)
+{
+	struct qopt o = qopt();
+	pthread_t t;
+	uint64_t end;
+	int i;
+
+	pin(0);
+
+	o.timeout = 0;
+	pair_new(&a, &b, &o);
+	thread(&t, query);
+	end = now_ms() + scaled(4000);
+	for (i = 0; now_ms() < end; i++)
+		if (!(i & 1 ? one_way(&a, &b, i) : one_way(&b, &a, i)))
+			break;
+	drop(&t);
+	t_note("%d messages beside %ld queries", i, atomic_load(&rounds));
+}
+
+/*
+ * More responses than one run of the requester takes wait, and more come meanwhile.
+ * The lengths: one response each, many, and several requests.
+ */
+static void deep_reads(uint32_t len)
+{
+	enum { DEEP = 100 };
+	struct qopt o = qopt();
+	uint64_t end = now_ms() + scaled(1500);
+	struct ibv_wc wc;
+	int posted = 0, done = 0;
+
+	o.timeout = 0;
+	o.rd = 128;
+	o.swr = DEEP;
+	o.cqe = 2 * DEEP;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, len, ACC_ALL);
+	rb = buf_new(b.pd, len, ACC_ALL);
+	fill(rb.p, len, 5, 0);
+	/* all of it is waited for: what is left behind at the end nobody else brings */
+	while (now_ms() < end) {
+		for (; posted - done < DEEP; posted++) {
+			struct ibv_sge sg = { (uintptr_t)la.p, len, la.mr->lkey };
+			struct ibv_send_wr wr = { .wr_id = posted, .sg_list = &sg, .num_sge = 1,
+						  .opcode = IBV_WR_RDMA_READ,
+						  .send_flags = IBV_SEND_SIGNALED };
+
+			wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
+			wr.wr.rdma.rkey = rb.mr->rkey;
+			REQUIRE(!send_post(&a, &wr), "post_send");
+		}
+		for (; done < posted; done++) {
+			REQUIRE(wait_wc(a.scq, &wc, 1, 3000) == 1, "%d READs stand still after %d",
+				posted - done, done);
+			REQUIRE(!wc.status && wc.wr_id == (uint64_t)done, "READ %d: %s", done,
+				ibv_wc_status_str(wc.status));
+		}
+	}
+	CHECK(differs(la.p, len, 5, 0) < 0, "the bytes differ");
+	t_note("%d READs of %u bytes", done, len);
+}
+
+static void deep_reads_small(void) { deep_reads(8); }
+static void deep_reads_packets(void) { deep_reads(16384); }
+static void deep_reads_large(void) { deep_reads(300000); }
+
+/* a READ right behind requests that are owed an acknowledge, by one doorbell */
+static void writes_and_reads(void)
+{
+	enum { N = 4, LEN = 3000 };
+	struct qopt o = qopt();
+
+	o.timeout = 0;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, 2 * LEN, ACC_ALL);
+	rb = buf_new(b.pd, LEN, ACC_ALL);
+	for (int round = 0; round < scaled(500); round++) {
+		struct ibv_send_wr wr[N] = { 0 };
+		struct ibv_sge sg[N];
+		struct ibv_wc wc[N];
+
+		fill(la.p, LEN, round, 0);
+		for (int i = 0; i < N; i++) {
+			bool read = i & 1;
+
+			sg[i] = (struct ibv_sge){ (uintptr_t)la.p + read * LEN, LEN, la.mr->lkey };
+			wr[i].wr_id = i;
+			wr[i].sg_list = &sg[i];
+			wr[i].num_sge = 1;
+			wr[i].opcode = read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+			wr[i].send_flags = IBV_SEND_SIGNALED;
+			wr[i].wr.rdma.remote_addr = (uintptr_t)rb.p;
+			wr[i].wr.rdma.rkey = rb.mr->rkey;
+			wr[i].next = i < N - 1 ? &wr[i + 1] : NULL;
+		}
+		REQUIRE(!send_post(&a, wr), "post_send");
+		REQUIRE(wait_wc(a.scq, wc, N, 3000) == N, "round %d stands still", round);
+		for (int i = 0; i < N; i++)
+			CHECK(!wc[i].status && wc[i].wr_id == (uint64_t)i, "%d: %s", i,
+			      ibv_wc_status_str(wc[i].status));
+		REQUIRE(differs(la.p + LEN, LEN, round, 0) < 0, "round %d read something else",
+			round);
+	}
+}
+
+static const struct tcase cases[] = {
+	{ "query_beside_pingpong", query_beside_pingpong },
+	{ "deep_reads_small", deep_reads_small },
+	{ "deep_reads_packets", deep_reads_packets },
+	{ "deep_reads_large", deep_reads_large },
+	{ "writes_and_reads", writes_and_reads },
+};
+
+int main(int argc, char **argv)
+{
+	return t_main(argc, argv, CASES(cases));
+}
