@@ -434,8 +434,8 @@ static const struct row rows[] = {
 	    RWC(WR_FLUSH_ERR, 0)), DEAD, .need = NO_INVALIDATE },
 	{ "send_inv_bad_key",
 	  S(RECV(64), TXO(0x17, ASK, .len = 8, .bad_key = 0x55,
-			 .lands = R(0)), NAK(ACC, 0, 0), EVENT(QP_ACCESS_ERR),
-	    RWC(WR_FLUSH_ERR, 0)), DEAD, .need = INVALIDATE },
+			 .lands = R(0)), NAK(ACC, 0, 0),
+	    RWC(REM_INV_REQ_ERR, 0)), DEAD, .need = INVALIDATE },
 
 	/* states: IBTA 10.3.1 */
 	{ "reset", S(SEND(0, 64), NONE), .start = IBV_QPS_UNKNOWN, .end = IBV_QPS_RESET },
