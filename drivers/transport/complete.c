@@ -46,6 +46,7 @@ static void sroce_complete_progress(struct sroce_qp *qp, u32 una)
 
 	comp->una = una;
 	comp->rewound = false;
+	qp->req.probe = false;
 	comp->retries = qp->attr.retry_cnt;
 	comp->rnr_retries = qp->attr.rnr_retry;
 	sroce_timer_start(qp);
@@ -150,6 +151,8 @@ static void sroce_complete_rnr(struct sroce_qp *qp, u8 timer)
 		}
 		comp->rnr_retries--;
 	}
+	/* Whatever is behind the first message would be refused with it. */
+	qp->req.probe = true;
 	sroce_request_seek(qp);
 	sroce_wait_for_rnr(qp, timer);
 }

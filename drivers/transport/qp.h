@@ -131,6 +131,7 @@ struct sroce_sq {
  * @max_psn: one past the highest PSN ever sent
  * @reads: READ requests sent whose last response is missing
  * @rnr_wait: the peer asked to wait, until @rnr_until
+ * @probe: the peer had no receive request: one message asks whether it has
  * @stop: a work request is in error; nothing behind it is sent
  */
 struct sroce_requester {
@@ -142,6 +143,7 @@ struct sroce_requester {
 	u32			since_ack_req;
 	ktime_t			rnr_until;
 	bool			rnr_wait;
+	bool			probe;
 	bool			stop;
 };
 

@@ -253,7 +253,8 @@ static bool sroce_request_one(struct sroce_qp *qp, struct sroce_tx *tx,
 	struct sroce_requester *req = &qp->req;
 	u32 window = SROCE_WINDOW_BYTES / qp->mtu;
 
-	if (psn_diff(req->psn, qp->comp.una) >= window)
+	if (psn_diff(req->psn, qp->comp.una) >= window ||
+	    (req->probe && req->next != qp->sq.head))
 		return false;
 	if (!wqe->started && !sroce_request_start(qp, wqe))
 		return false;
