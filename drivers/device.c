@@ -147,6 +147,10 @@ int sroce_dev_create(const char *name, struct net_device *ndev)
 	dev->ib.node_guid = make_guid(ndev);
 	strscpy(dev->ib.node_desc, "sroce", sizeof(dev->ib.node_desc));
 
+	err = sroce_mcast_init(&dev->mcast);
+	if (err)
+		goto err_dealloc;
+
 	/* From here on ib_dealloc_device() undoes everything. */
 	sroce_verbs_set_ops(&dev->ib);
 
@@ -239,6 +243,7 @@ void sroce_dealloc_driver(struct ib_device *ib)
 		sock_release(dev->tx_sock);
 	sroce_keys_destroy(&dev->keys);
 	xa_destroy(&dev->ahs);
+	sroce_mcast_destroy(&dev->mcast);
 	free_percpu(dev->stats);
 }
 
@@ -378,11 +383,11 @@ bool sroce_dev_has_gid(struct sroce_dev *dev, const struct in6_addr *gid)
 }
 
 /**
- * sroce_dev_by_addr() - the device that owns an address
+ * sroce_dev_by_addr() - the device that a packet is for
  * @sn: namespace to look in
  * @ndev: where a packet to @addr came from: its device is preferred, if several
- *	  own the address; else NULL
- * @addr: address, IPv4 as v4-mapped
+ *	  own the address, and the only one if it is that of a group
+ * @addr: destination address, IPv4 as v4-mapped
  *
  * Context: RCU read side, softirq or process.
  * Return: the device, valid in this RCU section; NULL if there is none.
@@ -391,10 +396,14 @@ struct sroce_dev *sroce_dev_by_addr(const struct sroce_net *sn,
 				    const struct net_device *ndev,
 				    const struct in6_addr *addr)
 {
+	const bool mcast = rdma_is_multicast_addr((struct in6_addr *)addr);
 	struct sroce_dev *dev, *found = NULL;
 
 	list_for_each_entry_rcu(dev, &sroce_devs, link) {
-		if (dev->net != sn || !sroce_dev_has_gid(dev, addr))
+		if (dev->net != sn)
+			continue;
+		if (mcast ? !sroce_mcast_is_for(dev, ndev, addr) :
+			    !sroce_dev_has_gid(dev, addr))
 			continue;
 		if (rcu_access_pointer(dev->ndev) == ndev)
 			return dev;

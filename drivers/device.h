@@ -6,8 +6,10 @@
 #define SROCE_DEVICE_H
 
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/percpu.h>
+#include <linux/rhashtable-types.h>
 #include <linux/seqlock.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
@@ -34,6 +36,9 @@ enum {
 	SROCE_MAX_FASTREG	= 512,
 	SROCE_MAX_AH		= 1 << 17,
 	SROCE_MAX_RD_ATOMIC	= 128,
+	SROCE_MAX_MCAST_GRP	= 1 << 12,
+	/* Copies of a packet that are made at once, in softirq. */
+	SROCE_MAX_MCAST_QP	= 64,
 	SROCE_MAX_UCONTEXT	= 1 << 12,
 	SROCE_GID_TABLE_LEN	= 128,
 	SROCE_MAX_MSG		= 1u << 31,
@@ -42,6 +47,16 @@ enum {
 /* QPNs are 24 bits; 0 and 1 are the management QPs. */
 #define SROCE_QPN_GSI		1u
 #define SROCE_QPN_MASK		0xffffffu
+
+/**
+ * struct sroce_mcast - multicast groups that QPs of a device are in
+ * @lock: serialises attach and detach; taken outside RTNL
+ * @groups: GID -> struct sroce_group; under RCU for readers
+ */
+struct sroce_mcast {
+	struct mutex		lock;
+	struct rhashtable	groups;
+};
 
 /**
  * struct sroce_dev - a device
@@ -59,6 +74,7 @@ enum {
  * @gids: the port's GIDs, IPv4 as v4-mapped; unused entries are 0
  * @gid_end: one past the last entry in use
  * @keys: the lkeys and rkeys of this device
+ * @mcast: multicast groups
  * @gsi_qp: protocol state of QP 1, NULL until ib_mad has made it
  * @stats: counters, see observe.h
  * @next_ah: where the cyclic allocation of AH numbers goes on
@@ -85,6 +101,7 @@ struct sroce_dev {
 	struct in6_addr			gids[SROCE_GID_TABLE_LEN];
 	unsigned int			gid_end;
 	struct sroce_keys		keys;
+	struct sroce_mcast		mcast;
 	struct sroce_qp __rcu		*gsi_qp;
 	struct sroce_stats __percpu	*stats;
 	u32				next_ah;

@@ -21,6 +21,8 @@ struct rdma_hw_stats;
 	X(RCVD_PKTS,		"rcvd_pkts")				\
 	X(SENT_BYTES,		"sent_bytes")				\
 	X(RCVD_BYTES,		"rcvd_bytes")				\
+	X(SENT_MCAST,		"sent_mcast_pkts")			\
+	X(RCVD_MCAST,		"rcvd_mcast_pkts")			\
 	X(DUP_REQ,		"duplicate_request")			\
 	X(OUT_OF_SEQ,		"out_of_seq_request")			\
 	X(RCVD_RNR,		"rcvd_rnr_err")				\

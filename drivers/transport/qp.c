@@ -29,21 +29,42 @@ void sroce_qpn_init(void)
 	sroce_qpn_next = 16 + get_random_u32() % 0xff0000;
 }
 
+/* Connected QPs check addresses; to a datagram QP anyone may speak. */
+static bool sroce_qp_is_at(const struct sroce_qp *qp,
+			   const struct sroce_dev *dev)
+{
+	return sroce_qp_is_dgram(qp) ? qp->dev == dev :
+				       qp->dev->net == dev->net;
+}
+
+/**
+ * sroce_qp_get() - take a reference
+ * @qp: a QP found under RCU
+ *
+ * Context: RCU read side.
+ * Return: false if it is being destroyed.
+ */
+bool sroce_qp_get(struct sroce_qp *qp)
+{
+	return refcount_inc_not_zero(&qp->refs);
+}
+
 /**
  * sroce_qp_find() - look a QP up
- * @sn: network namespace that asks; others' QPs are invisible
+ * @dev: device that a packet to it was addressed to; QPs of other network
+ *	 namespaces, and datagram QPs of other devices, are invisible
  * @qpn: QP number
  *
  * Context: any.
  * Return: the QP with a reference, or NULL.
  */
-struct sroce_qp *sroce_qp_find(struct sroce_net *sn, u32 qpn)
+struct sroce_qp *sroce_qp_find(struct sroce_dev *dev, u32 qpn)
 {
 	struct sroce_qp *qp;
 
 	rcu_read_lock();
 	qp = xa_load(&sroce_qpns, qpn);
-	if (qp && (qp->dev->net != sn || !refcount_inc_not_zero(&qp->refs)))
+	if (qp && (!sroce_qp_is_at(qp, dev) || !sroce_qp_get(qp)))
 		qp = NULL;
 	rcu_read_unlock();
 	return qp;

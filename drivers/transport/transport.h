@@ -157,8 +157,9 @@ int sroce_qp_post_recv(struct sroce_qp *qp, const struct ib_recv_wr *wr,
 int sroce_qp_doorbell(struct sroce_qp *qp);
 
 /* actor.c: wire hands up what came in; bottom halves off */
-struct sroce_qp *sroce_qp_find(struct sroce_net *sn, u32 qpn);
+struct sroce_qp *sroce_qp_find(struct sroce_dev *dev, u32 qpn);
 struct sroce_qp *sroce_qp_find_gsi(struct sroce_dev *dev);
+bool sroce_qp_get(struct sroce_qp *qp);
 void sroce_qp_put(struct sroce_qp *qp);
 void sroce_deliver(struct sroce_qp *qp, struct sroce_mail *mail);
 

@@ -160,6 +160,8 @@ static const struct ib_device_ops sroce_ops = {
 	.modify_qp		= sroce_modify_qp,
 	.query_qp		= sroce_query_qp,
 	.destroy_qp		= sroce_destroy_qp,
+	.attach_mcast		= sroce_attach_mcast,
+	.detach_mcast		= sroce_detach_mcast,
 	.post_send		= sroce_post_send,
 	.post_recv		= sroce_post_recv,
 

@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "verbs/verbs.h"
+#include "wire/wire.h"
 
 static int sroce_check_cap(const struct ib_qp_init_attr *init)
 {
@@ -156,6 +157,36 @@ int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	}
 	atomic_dec(&dev->num_qp);
 	return 0;
+}
+
+/**
+ * sroce_attach_mcast() - ib_device_ops.attach_mcast
+ * @ibqp: a UD QP, as ib_core has seen to
+ * @gid: a multicast GID, likewise
+ * @lid: unused: RoCE has none
+ *
+ * Context: process.
+ * Return: as from sroce_mcast_attach().
+ */
+int sroce_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	return sroce_mcast_attach(to_sroce_dev(ibqp->device),
+				  to_sroce_qp(ibqp), gid);
+}
+
+/**
+ * sroce_detach_mcast() - ib_device_ops.detach_mcast
+ * @ibqp: the QP
+ * @gid: a multicast GID
+ * @lid: unused
+ *
+ * Context: process.
+ * Return: 0, or -EINVAL if the QP isn't attached.
+ */
+int sroce_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	return sroce_mcast_detach(to_sroce_dev(ibqp->device),
+				  to_sroce_qp(ibqp), gid);
 }
 
 /**

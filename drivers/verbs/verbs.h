@@ -119,6 +119,8 @@ int sroce_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 int sroce_query_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 		   struct ib_qp_init_attr *init);
 int sroce_destroy_qp(struct ib_qp *qp, struct ib_udata *udata);
+int sroce_attach_mcast(struct ib_qp *qp, union ib_gid *gid, u16 lid);
+int sroce_detach_mcast(struct ib_qp *qp, union ib_gid *gid, u16 lid);
 int sroce_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		    const struct ib_send_wr **bad);
 int sroce_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,

@@ -78,7 +78,7 @@ int sroce_local_send(struct sroce_tx *tx, struct sroce_pkt *pkt)
 	/* QP 1 exists once per device, and the address is this device's. */
 	rcu_read_lock();
 	qp = pkt->qpn == SROCE_QPN_GSI ? sroce_qp_find_gsi(tx->dev) :
-					 sroce_qp_find(tx->dev->net, pkt->qpn);
+					 sroce_qp_find(tx->dev, pkt->qpn);
 	rcu_read_unlock();
 	if (!qp) {
 		sroce_count(stats, SROCE_CNT_DROP_NO_QP);

@@ -89,6 +89,11 @@ u8 sroce_av_hop_limit(const struct sroce_av *av);
 
 /* rx.c: to the UDP sockets */
 int sroce_rcv(struct sock *sk, struct sk_buff *skb);
+struct sroce_mail *sroce_skb_mail(struct sk_buff *skb);
+
+/* mcast.c */
+void sroce_mcast_deliver(struct sroce_dev *dev, const struct in6_addr *gid,
+			 struct sk_buff *skb);
 
 /* headers.c */
 void sroce_ip_build(void *ip, bool ipv4, const struct in6_addr *saddr,

@@ -11,6 +11,7 @@
 #include <net/ip6_route.h>
 #include <net/ipv6.h>
 #include <net/route.h>
+#include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
 
 #include "compat/compat.h"
@@ -51,6 +52,7 @@ struct sroce_av *sroce_av_create(struct sroce_dev *dev,
 	memcpy(&av->saddr, &grh->sgid_attr->gid, sizeof(av->saddr));
 	memcpy(&av->daddr, &grh->dgid, sizeof(av->daddr));
 	av->ipv4 = ipv6_addr_v4mapped(&av->saddr);
+	av->mcast = rdma_is_multicast_addr(&av->daddr);
 	if (ipv6_addr_any(&av->daddr) ||
 	    ipv6_addr_v4mapped(&av->daddr) != av->ipv4) {
 		kfree(av);

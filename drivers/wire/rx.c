@@ -10,6 +10,8 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 #include <net/sock.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_pack.h>
 
 #include "transport/transport.h"
 #include "wire/private.h"
@@ -138,14 +140,39 @@ static bool is_our_partition(const struct sk_buff *skb)
 	return (be16_to_cpu(bth->pkey) & PKEY_BASE) == PKEY_BASE;
 }
 
-static struct sroce_qp *find_qp(struct sroce_net *sn, struct sroce_dev *dev,
-				const struct sk_buff *skb)
+static u32 dest_qpn(const struct sk_buff *skb)
 {
 	const struct sroce_bth *bth = (const struct sroce_bth *)skb->data;
-	u32 qpn = be32_to_cpu(bth->qpn) & SROCE_24BITS;
+
+	return be32_to_cpu(bth->qpn) & SROCE_24BITS;
+}
+
+static struct sroce_qp *find_qp(struct sroce_dev *dev,
+				const struct sk_buff *skb)
+{
+	u32 qpn = dest_qpn(skb);
 
 	return qpn == SROCE_QPN_GSI ? sroce_qp_find_gsi(dev) :
-				      sroce_qp_find(sn, qpn);
+				      sroce_qp_find(dev, qpn);
+}
+
+/* IBTA 9.6.1.2.2 and 9.4: datagrams only, and to a number that no QP has. */
+static bool is_mcast_datagram(struct sk_buff *skb)
+{
+	return SROCE_OP_SERVICE(skb_mail(skb)->opcode) == IB_OPCODE_UD &&
+	       dest_qpn(skb) == IB_MULTICAST_QPN;
+}
+
+/**
+ * sroce_skb_mail() - mail that a received packet is
+ * @skb: packet that has been found wellformed, or a copy of it
+ *
+ * Context: any.
+ * Return: its mail.
+ */
+struct sroce_mail *sroce_skb_mail(struct sk_buff *skb)
+{
+	return &skb_mail(skb)->mail;
 }
 
 /*
@@ -188,7 +215,7 @@ int sroce_rcv(struct sock *sk, struct sk_buff *skb)
 
 	get_addrs(skb, ip_hdr(skb)->version == 4, &saddr, &daddr);
 	dev = sroce_dev_by_addr(sn, ndev, &daddr);
-	/* Broadcast, multicast, or an address that nobody here speaks from. */
+	/* Broadcast, a group without members, or an address of nobody here. */
 	if (!dev)
 		goto drop;
 
@@ -207,8 +234,20 @@ int sroce_rcv(struct sock *sk, struct sk_buff *skb)
 	if (!is_our_partition(skb))
 		goto drop_count;
 
+	if (rdma_is_multicast_addr(&daddr)) {
+		reason = SROCE_CNT_DROP_MALFORMED;
+		if (!is_mcast_datagram(skb))
+			goto drop_count;
+
+		sroce_count(dev->stats, SROCE_CNT_RCVD_MCAST);
+		forget_origin(skb);
+		sroce_mcast_deliver(dev, &daddr, skb);
+		consume_skb(skb);
+		return 0;
+	}
+
 	reason = SROCE_CNT_DROP_NO_QP;
-	qp = find_qp(sn, dev, skb);
+	qp = find_qp(dev, skb);
 	if (!qp)
 		goto drop_count;
 

@@ -293,6 +293,9 @@ static void flush(struct sroce_tx *tx)
 	/* Before it goes: the answer may be counted before we return. */
 	sroce_count_add(tx->dev->stats, SROCE_CNT_SENT_PKTS, tx->npkts);
 	sroce_count_add(tx->dev->stats, SROCE_CNT_SENT_BYTES, tx->bytes);
+	if (tx->av->mcast)
+		sroce_count_add(tx->dev->stats, SROCE_CNT_SENT_MCAST,
+				tx->npkts);
 
 	if (tx->npkts > 1 && sroce_burst_allowed(tx)) {
 		xmit(tx, sroce_burst_join(tx));

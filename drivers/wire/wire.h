@@ -16,8 +16,10 @@
 #include "transport/packet.h"
 
 struct sroce_dev;
+struct sroce_mcast;
 struct sroce_net;
 struct sroce_opcode;
+struct sroce_qp;
 
 /**
  * struct sroce_av - address vector: how to reach a port, for a QP or an AH
@@ -26,6 +28,7 @@ struct sroce_opcode;
  * @saddr: source address, IPv4 as v4-mapped
  * @daddr: destination address, likewise
  * @ipv4: the packets are IPv4
+ * @mcast: @daddr is a group
  * @local_gen: whether @daddr is one of our own device's addresses, in bit 0, and
  *	       the generation of its GID table that this is true of
  * @sport: UDP source port, the flow's entropy
@@ -39,6 +42,7 @@ struct sroce_av {
 	struct in6_addr		saddr;
 	struct in6_addr		daddr;
 	bool			ipv4;
+	bool			mcast;
 	unsigned int		local_gen;
 	u16			sport;
 	struct dst_cache	dst;
@@ -99,6 +103,16 @@ const struct sroce_opcode *sroce_mail_opcode(const struct sroce_mail *mail);
 void sroce_mail_open(struct sroce_mail *mail, struct sroce_pkt *pkt);
 void sroce_mail_free(struct sroce_mail *mail);
 void sroce_mail_grh(const struct sroce_mail *mail, u8 grh[40]);
+
+/* mcast.c */
+int sroce_mcast_init(struct sroce_mcast *mcast);
+void sroce_mcast_destroy(struct sroce_mcast *mcast);
+int sroce_mcast_attach(struct sroce_dev *dev, struct sroce_qp *qp,
+		       const union ib_gid *gid);
+int sroce_mcast_detach(struct sroce_dev *dev, struct sroce_qp *qp,
+		       const union ib_gid *gid);
+bool sroce_mcast_is_for(struct sroce_dev *dev, const struct net_device *ndev,
+			const struct in6_addr *gid);
 
 /* sock.c: one pair of UDP sockets per network namespace */
 int sroce_wire_init(void);
