@@ -13,24 +13,6 @@ static struct ibv_ah *ah;
 
 #define QKEY 0x11111111
 
-static void use_gid(const char *kind)
-{
-	setenv("SROCE_GID", kind, 1);
-	for (int k = 0; k < 2; k++) {
-		struct tdev *d = k ? B : A;
-		union ibv_gid g;
-		bool have = false;
-		enum gid_kind want = !strcmp(kind, "ipv4") ? GID_V4 :
-				     !strcmp(kind, "ll") ? GID_LL : GID_V6;
-
-		for (int i = 0; i < d->port.gid_tbl_len && !have; i++)
-			have = !ibv_query_gid(d->ctx, 1, i, &g) && gid_kind(&g) == want;
-		if (!have)
-			SKIP("no %s GID on %s", kind, d->name);
-		dev_refresh(d);
-	}
-}
-
 static void setup(bool ex)
 {
 	struct qopt o = qopt();
@@ -276,6 +258,36 @@ static void no_such_qp(void)
 	goes_on("unused QPN");
 }
 
+/*
+ * B is another device of the same namespace. What is sent to an address of A is
+ * not for a QP of B, whatever its number.
+ */
+static void other_device(void)
+{
+	struct qopt o = qopt();
+	struct ibv_wc wc;
+
+	if (A == B)
+		SKIP("needs a second device");
+	o.type = IBV_QPT_UD;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, 4096, IBV_ACCESS_LOCAL_WRITE);
+	rb = buf_new(b.pd, 4096, IBV_ACCESS_LOCAL_WRITE);
+	ud_recv(1, 0, 512);
+	ah = ah_new(a.pd, A, &A->gid);
+	REQUIRE(!ud_send(2, 20, b.qp->qp_num, QKEY, false), "post_send");
+	want_wc(a.scq, &wc, 2, IBV_WC_SUCCESS, "send");
+	CHECK(no_wc(b.rcq, 100), "received through an address of another device");
+
+	/* to its own address it is */
+	a = b;
+	la = rb;
+	ah = ah_new(b.pd, B, &B->gid);
+	REQUIRE(!ud_send(3, 20, b.qp->qp_num, QKEY, false), "post_send");
+	want_wc(b.scq, &wc, 3, IBV_WC_SUCCESS, "send");
+	want_wc(b.rcq, &wc, 1, IBV_WC_SUCCESS, "recv");
+}
+
 /* longer than a packet can be: an error, never a truncated datagram */
 static void too_long(void)
 {
@@ -399,6 +411,7 @@ static const struct tcase cases[] = {
 	{ "buffer_smaller_than_grh", small_grh_only },
 	{ "no_receive_is_dropped", no_receive },
 	{ "unused_qpn_is_dropped", no_such_qp },
+	{ "other_device", other_device },
 	{ "longer_than_mtu_is_refused", too_long },
 	{ "ah_of_other_pd", ah_other_pd },
 	{ "ah_destroyed", ah_destroyed },

@@ -438,6 +438,25 @@ struct ibv_mr *mr_new(struct ibv_pd *pd, void *p, size_t len, int access)
 	return mr;
 }
 
+/* both ends speak from an address of this kind from here on */
+void use_gid(const char *kind)
+{
+	setenv("SROCE_GID", kind, 1);
+	for (int k = 0; k < 2; k++) {
+		struct tdev *d = k ? B : A;
+		union ibv_gid g;
+		bool have = false;
+		enum gid_kind want = !strcmp(kind, "ipv4") ? GID_V4 :
+				     !strcmp(kind, "ll") ? GID_LL : GID_V6;
+
+		for (int i = 0; i < d->port.gid_tbl_len && !have; i++)
+			have = !ibv_query_gid(d->ctx, 1, i, &g) && gid_kind(&g) == want;
+		if (!have)
+			SKIP("no %s GID on %s", kind, d->name);
+		dev_refresh(d);
+	}
+}
+
 struct ibv_ah *ah_new(struct ibv_pd *pd, struct tdev *from, const union ibv_gid *to)
 {
 	struct ibv_ah_attr at = {
