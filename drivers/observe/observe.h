@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters, and what `rdma resource show` tells of an object.  Called from
- * every floor, calls none.
+ * Counters.  Called from every floor, calls none.
  */
 #ifndef SROCE_OBSERVE_H
 #define SROCE_OBSERVE_H
@@ -10,6 +9,9 @@
 #include <linux/types.h>
 
 struct ib_device;
+struct ib_grh;
+struct ib_mad;
+struct ib_wc;
 struct rdma_hw_stats;
 
 /*
@@ -48,6 +50,7 @@ struct rdma_hw_stats;
 	X(DROP_QKEY,		"drop_qkey")				\
 	X(DROP_MAILBOX,		"drop_mailbox_full")			\
 	X(DROP_NO_RECV,		"drop_no_receive")			\
+	X(DROP_MAD,		"drop_bad_mad")				\
 	X(DROP_TOO_LONG,	"drop_too_long")			\
 	X(DROP_NOMEM,		"drop_no_memory")			\
 	X(DROP_RESPONSE,	"drop_stale_response")
@@ -83,5 +86,11 @@ u64 sroce_counter_sum(const struct sroce_stats __percpu *stats,
 struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ib, u32 port);
 int sroce_get_hw_stats(struct ib_device *ib, struct rdma_hw_stats *stats,
 		       u32 port, int index);
+
+/* pma.c: ib_device_ops */
+int sroce_process_mad(struct ib_device *ib, int flags, u32 port,
+		      const struct ib_wc *in_wc, const struct ib_grh *in_grh,
+		      const struct ib_mad *in, struct ib_mad *out,
+		      size_t *out_size, u16 *out_pkey_index);
 
 #endif

@@ -699,11 +699,16 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
  * @init: filled in
  *
  * Context: process.
+ * Return: 0, or -ENOENT if the QP is destroyed already.
  */
-void sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
-		    struct ib_qp_init_attr *init)
+int sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
+		   struct ib_qp_init_attr *init)
 {
 	sroce_qp_lock(qp);
+	if (qp->dead) {
+		sroce_qp_unlock(qp);
+		return -ENOENT;
+	}
 	*attr = qp->attr;
 	attr->qp_state = qp->state;
 	attr->cur_qp_state = qp->state;
@@ -726,6 +731,8 @@ void sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
 					     IB_SIGNAL_REQ_WR;
 	init->qp_type = qp->type;
 	init->port_num = 1;
+
+	return 0;
 }
 
 /**

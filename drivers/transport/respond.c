@@ -2,6 +2,7 @@
 /*
  * The responder: requests from the peer.  IBTA vol. 1, 9.7.3, 9.7.4 and 9.8.
  */
+#include <rdma/ib_mad.h>
 #include <rdma/ib_pack.h>
 
 #include "transport/aeth.h"
@@ -493,6 +494,20 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 		sroce_respond_received(qp, pkt, op);
 }
 
+/*
+ * ib_mad logs each MAD of another version, and takes a short one for a whole.
+ * IBTA 13.4.2, 13.4.3.
+ */
+static bool sroce_mad_ok(const struct sroce_payload *payload)
+{
+	u8 version;
+
+	if (payload->len != IB_MGMT_MAD_SIZE)
+		return false;
+	sroce_payload_read(payload, 0, &version, sizeof(version));
+	return version == IB_MGMT_BASE_VERSION;
+}
+
 static void sroce_respond_datagram(struct sroce_qp *qp,
 				   const struct sroce_mail *mail,
 				   struct sroce_pkt *pkt)
@@ -515,6 +530,10 @@ static void sroce_respond_datagram(struct sroce_qp *qp,
 
 	if (pkt->qkey != qp->attr.qkey) {
 		sroce_count(stats, SROCE_CNT_DROP_QKEY);
+		return;
+	}
+	if (qp->type == IB_QPT_GSI && !sroce_mad_ok(&pkt->payload)) {
+		sroce_count(stats, SROCE_CNT_DROP_MAD);
 		return;
 	}
 	if (!sroce_rq_take(qp)) {

@@ -16,6 +16,7 @@
 struct sroce_av;
 struct sroce_dev;
 struct sroce_net;
+struct sk_buff;
 struct sroce_qp;
 
 /**
@@ -143,11 +144,15 @@ struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 				 struct ib_ucontext *uctx);
 void sroce_qp_destroy(struct sroce_qp *qp);
 int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask);
-void sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
-		    struct ib_qp_init_attr *init);
+int sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
+		   struct ib_qp_init_attr *init);
 u32 sroce_qp_num(const struct sroce_qp *qp);
 struct sroce_ring *sroce_qp_sq(const struct sroce_qp *qp);
 struct sroce_ring *sroce_qp_rq(const struct sroce_qp *qp);
+
+/* restrack.c */
+int sroce_qp_fill_res(struct sk_buff *msg, struct sroce_qp *qp);
+int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
 
 /* post.c: any context */
 int sroce_qp_post_send(struct sroce_qp *qp, const struct ib_send_wr *wr,

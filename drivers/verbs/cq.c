@@ -83,8 +83,17 @@ err_count:
  */
 int sroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
-	cancel_work_sync(&to_sroce_cq(ibcq)->notify);
-	sroce_ring_destroy(to_sroce_cq(ibcq)->ring);
+	struct sroce_cq *cq = to_sroce_cq(ibcq);
+	struct sroce_ring *ring;
+
+	cancel_work_sync(&cq->notify);
+	/* `rdma resource` may be looking at it. */
+	spin_lock_irq(&cq->lock);
+	ring = cq->ring;
+	cq->ring = NULL;
+	spin_unlock_irq(&cq->lock);
+
+	sroce_ring_destroy(ring);
 	atomic_dec(&to_sroce_dev(ibcq->device)->num_cq);
 	return 0;
 }

@@ -4,6 +4,9 @@
  */
 #include <linux/log2.h>
 #include <linux/slab.h>
+#include <net/netlink.h>
+#include <rdma/rdma_netlink.h>
+#include <rdma/restrack.h>
 
 #include "device.h"
 #include "verbs/verbs.h"
@@ -238,6 +241,37 @@ int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 
 	sroce_region_destroy(&dev->keys, mr->region);
 	mr_free(dev, mr);
+
+	return 0;
+}
+
+/**
+ * sroce_fill_res_mr() - what `rdma resource show mr -dd` tells of an MR
+ * @msg: netlink message to add to
+ * @ibmr: the MR
+ *
+ * Context: process.
+ * Return: 0 or -EMSGSIZE.
+ */
+int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	const struct sroce_region *region = to_sroce_mr(ibmr)->region;
+	struct nlattr *table;
+
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	if (!table)
+		return -EMSGSIZE;
+
+	if (rdma_nl_put_driver_string(msg, "kind", region->ops->kind) ||
+	    rdma_nl_put_driver_u32_hex(msg, "access", region->access) ||
+	    rdma_nl_put_driver_u32(msg, "block_shift", region->table.shift) ||
+	    rdma_nl_put_driver_u64(msg, "blocks", region->table.nentries) ||
+	    rdma_nl_put_driver_u32(msg, "users",
+				   refcount_read(&region->users) - 1)) {
+		nla_nest_cancel(msg, table);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(msg, table);
 
 	return 0;
 }

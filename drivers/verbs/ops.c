@@ -120,6 +120,10 @@ static const struct ib_device_ops sroce_ops = {
 	.query_pkey		= sroce_query_pkey,
 	.alloc_hw_port_stats	= sroce_alloc_hw_port_stats,
 	.get_hw_stats		= sroce_get_hw_stats,
+	.process_mad		= sroce_process_mad,
+	.fill_res_cq_entry	= sroce_fill_res_cq,
+	.fill_res_mr_entry	= sroce_fill_res_mr,
+	.fill_res_qp_entry	= sroce_fill_res_qp,
 
 	.alloc_ucontext		= sroce_alloc_ucontext,
 	.dealloc_ucontext	= sroce_dealloc_ucontext,

@@ -120,6 +120,19 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return sroce_qp_modify(to_sroce_qp(ibqp), attr, mask);
 }
 
+/* Some kernels let `rdma resource` ask while the QP is being destroyed. */
+static struct sroce_qp *sroce_qp_tryget(struct ib_qp *ibqp)
+{
+	struct sroce_qp *qp;
+
+	rcu_read_lock();
+	qp = READ_ONCE(container_of(ibqp, struct sroce_ibqp, ibqp)->qp);
+	if (qp && !sroce_qp_get(qp))
+		qp = NULL;
+	rcu_read_unlock();
+	return qp;
+}
+
 /**
  * sroce_query_qp() - ib_device_ops.query_qp
  * @ibqp: the QP
@@ -128,13 +141,39 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
  * @init: filled in
  *
  * Context: process.
- * Return: 0.
+ * Return: 0, or -ENOENT for one that is being destroyed.
  */
 int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_qp_init_attr *init)
 {
-	sroce_qp_query(to_sroce_qp(ibqp), attr, init);
-	return 0;
+	struct sroce_qp *qp = sroce_qp_tryget(ibqp);
+	int err;
+
+	if (!qp)
+		return -ENOENT;
+	err = sroce_qp_query(qp, attr, init);
+	sroce_qp_put(qp);
+	return err;
+}
+
+/**
+ * sroce_fill_res_qp() - ib_device_ops.fill_res_qp_entry
+ * @msg: netlink message to add to
+ * @ibqp: the QP
+ *
+ * Context: process.
+ * Return: 0 or -EMSGSIZE.
+ */
+int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	struct sroce_qp *qp = sroce_qp_tryget(ibqp);
+	int err;
+
+	if (!qp)
+		return 0;
+	err = sroce_qp_fill_res(msg, qp);
+	sroce_qp_put(qp);
+	return err;
 }
 
 /**
@@ -147,9 +186,11 @@ int sroce_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
  */
 int sroce_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
+	struct sroce_ibqp *sibqp = container_of(ibqp, struct sroce_ibqp, ibqp);
 	struct sroce_dev *dev = to_sroce_dev(ibqp->device);
 
-	sroce_qp_destroy(to_sroce_qp(ibqp));
+	/* Who asks for it from here on finds none. */
+	sroce_qp_destroy(xchg(&sibqp->qp, NULL));
 	/* Its CQs' owner stops listening before destroying them. */
 	if (!udata) {
 		flush_work(&to_sroce_cq(ibqp->send_cq)->notify);

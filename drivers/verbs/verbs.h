@@ -84,6 +84,7 @@ struct ib_mr *sroce_get_dma_mr(struct ib_pd *pd, int access);
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 				u64 iova, int access, struct ib_udata *udata);
 int sroce_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
+int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *mr);
 struct ib_mr *sroce_alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
 			     u32 max_num_sg);
 int sroce_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nents,
@@ -118,6 +119,7 @@ int sroce_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 		    struct ib_udata *udata);
 int sroce_query_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 		   struct ib_qp_init_attr *init);
+int sroce_fill_res_qp(struct sk_buff *msg, struct ib_qp *qp);
 int sroce_destroy_qp(struct ib_qp *qp, struct ib_udata *udata);
 int sroce_attach_mcast(struct ib_qp *qp, union ib_gid *gid, u16 lid);
 int sroce_detach_mcast(struct ib_qp *qp, union ib_gid *gid, u16 lid);
