@@ -54,10 +54,10 @@ struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ib, u32 port)
  * @ib: device
  * @stats: from sroce_alloc_hw_port_stats()
  * @port: 1; there are no counters of the device as a whole
- * @index: counter, or their number for all
+ * @index: unused: all are read, which netlink wants whatever it asks for
  *
  * Context: process, @stats->lock held by ib_core.
- * Return: @index, or -EINVAL.
+ * Return: the number of counters, or -EINVAL.
  */
 int sroce_get_hw_stats(struct ib_device *ib, struct rdma_hw_stats *stats,
 		       u32 port, int index)
@@ -65,13 +65,8 @@ int sroce_get_hw_stats(struct ib_device *ib, struct rdma_hw_stats *stats,
 	struct sroce_dev *dev = to_sroce_dev(ib);
 	int i;
 
-	if (port != 1 || index < 0 || index > ARRAY_SIZE(descs))
+	if (port != 1)
 		return -EINVAL;
-
-	if (index < ARRAY_SIZE(descs)) {
-		stats->value[index] = sroce_counter_sum(dev->stats, index);
-		return index;
-	}
 
 	for (i = 0; i < ARRAY_SIZE(descs); i++)
 		stats->value[i] = sroce_counter_sum(dev->stats, i);

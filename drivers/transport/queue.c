@@ -262,6 +262,9 @@ void sroce_sq_complete(struct sroce_qp *qp, enum ib_wc_status status)
 	};
 	bool post = wqe->signaled || status != IB_WC_SUCCESS;
 
+	if (status == IB_WC_SUCCESS && wc.opcode == IB_WC_SEND)
+		sroce_count(qp->dev->stats, SROCE_CNT_RDMA_SENDS);
+
 	sroce_sq_retire(&qp->sq, wqe);
 	if (post && sroce_cq_post(qp->scq, &wc, false))
 		sroce_qp_cq_overflow(qp);
