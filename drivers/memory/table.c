@@ -59,7 +59,7 @@ void sroce_table_free(struct sroce_table *table)
 		return;
 
 	for (i = 0; i < nleaves(table); i++) {
-		free_page((unsigned long)table->leaf[i]);
+		kfree(table->leaf[i]);
 		cond_resched();
 	}
 
@@ -81,8 +81,9 @@ int sroce_table_set(struct sroce_table *table, u64 index, unsigned long entry)
 	unsigned long **leaf = &table->leaf[index / PER_LEAF];
 
 	if (!*leaf) {
-		*leaf = (unsigned long *)get_zeroed_page(GFP_KERNEL_ACCOUNT |
-							 __GFP_NOWARN);
+		/* Most regions are small. */
+		*leaf = kcalloc(min(table->nentries, PER_LEAF), sizeof(**leaf),
+				GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 		if (!*leaf)
 			return -ENOMEM;
 	}
