@@ -170,7 +170,7 @@ shown()
 
 	need rdma
 	single
-	names=$(ls /sys/class/infiniband/t0/ports/1/hw_counters | grep -v lifespan)
+	names=$(find /sys/class/infiniband/t0/ports/1/hw_counters -type f ! -name lifespan -printf '%f\n')
 	rdma statistic show link t0/1 >"$WORK/stat"
 	for n in $names; do
 		grep -qw "$n" "$WORK/stat" || fail "rdma statistic has no $n"
@@ -211,7 +211,7 @@ shown_under_churn()
 	SROCE_DEV=t0 spawn churn bash -c "while :; do $HERE/objects cycles many_qps many_cqs; done"
 	pid=$PID
 	end=$((SECONDS + $(slow 4)))
-	while [ $SECONDS -lt $end ]; do
+	while [ "$SECONDS" -lt "$end" ]; do
 		rdma -dd resource show qp >/dev/null
 		rdma -dd resource show cq >/dev/null
 		rdma -dd resource show mr >/dev/null
