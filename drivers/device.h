@@ -54,7 +54,7 @@ enum {
  * @groups: GID -> struct sroce_group; under RCU for readers
  */
 struct sroce_mcast {
-	struct mutex		lock;
+	struct mutex		lock;	/* attach and detach */
 	struct rhashtable	groups;
 };
 
