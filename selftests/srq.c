@@ -98,7 +98,7 @@ static void setup_with(const struct qopt *given, int pairs, uint32_t wr)
 	for (int i = 0; i < pairs; i++) {
 		o.srq = srq;
 		if (!i) {
-			o.cqe = 2048;
+			o.cqe = wr > 2048 ? wr : 2048;
 			end_new(&rx[0], B, &o);
 		} else {
 			int rc;
