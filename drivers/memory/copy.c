@@ -136,6 +136,24 @@ void sroce_payload_put(struct sroce_payload *payload)
 	payload->len = 0;
 }
 
+/**
+ * sroce_seg_word() - the word that an atomic operation is about
+ * @seg: segment of 8 bytes
+ *
+ * Context: any.
+ * Return: kernel virtual address, or NULL if the CPU couldn't access it as one:
+ * it isn't aligned.
+ */
+u64 *sroce_seg_word(const struct sroce_seg *seg)
+{
+	size_t contig;
+	void *addr;
+
+	addr = sroce_region_addr(seg->region, seg->iova, &contig);
+
+	return IS_ALIGNED((uintptr_t)addr, sizeof(u64)) ? addr : NULL;
+}
+
 /* A place in a list of segments. */
 struct cursor {
 	const struct sroce_seg	*seg;

@@ -137,6 +137,9 @@ static int region_check(const struct sroce_region *region,
 	if ((region->access & access) != access)
 		return -EPERM;
 
+	if (!len)
+		return 0;
+
 	/* Subtractions only: the sums would be an attacker's to overflow. */
 	if (iova < region->iova || len > region->length ||
 	    iova - region->iova > region->length - len)
@@ -222,7 +225,7 @@ struct sroce_region *sroce_region_get(struct sroce_keys *keys, u32 key,
  * @owner: the QP, see sroce_qp.tag
  * @access: enum ib_access_flags that the access needs
  * @iova: first byte
- * @len: bytes, not 0
+ * @len: bytes; 0 for the region as a whole, whatever @iova is
  *
  * As sroce_region_get(), with one more rule: a window's users wait for nothing
  * and keep bottom halves off, see sroce_region_revoke() and sroce_segs_keep().

@@ -81,8 +81,7 @@ static bool sroce_read_mail(struct sroce_qp *qp, struct sroce_budget *budget)
 			continue;
 		}
 		if (sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST) {
-			list_add_tail(&mail->node, &qp->resp.requests);
-			qp->resp.nrequests++;
+			sroce_respond_queue(qp, mail);
 			continue;
 		}
 		sroce_mail_open(mail, &pkt);
@@ -319,6 +318,7 @@ void sroce_qp_drop_mail(struct sroce_qp *qp, bool close)
 	sroce_free_mails(&qp->inbox);
 	sroce_free_mails(&qp->resp.requests);
 	qp->resp.nrequests = 0;
+	qp->resp.nreads = 0;
 }
 
 /**

@@ -10,7 +10,10 @@
 static void sroce_complete_failed(struct sroce_qp *qp, enum ib_wc_status status)
 {
 	sroce_sq_complete(qp, status);
-	sroce_qp_error(qp);
+	if (qp->type == IB_QPT_UC)
+		sroce_qp_send_error(qp);
+	else
+		sroce_qp_error(qp);
 }
 
 /**
@@ -67,7 +70,7 @@ static struct sroce_swqe *sroce_complete_head(struct sroce_qp *qp)
 
 /*
  * All requests before @psn are executed.  False when the QP ends in error, or
- * when a READ is among them whose responses have not come: they are lost.
+ * when one is among them whose responses have not come: they are lost.
  */
 static bool sroce_complete_before(struct sroce_qp *qp, u32 psn)
 {
@@ -77,7 +80,7 @@ static bool sroce_complete_before(struct sroce_qp *qp, u32 psn)
 
 	while (psn_diff(psn, comp->una) > 0) {
 		wqe = sroce_complete_head(qp);
-		if (!wqe || wqe->opcode == IB_WR_RDMA_READ)
+		if (!wqe || sroce_swqe_has_response(wqe))
 			return false;
 		end = psn_add(wqe->first_psn, wqe->npsn);
 		if (psn_diff(psn, end) < 0) {
@@ -115,7 +118,7 @@ static void sroce_complete_lost(struct sroce_qp *qp)
 	sroce_request_rewind(qp);
 }
 
-/* A response of a READ is missing: it, or the request, was lost. */
+/* A response is missing: it, or the request, was lost. */
 static void sroce_complete_gap(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
 	struct sroce_completer *comp = &qp->comp;
@@ -212,13 +215,105 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	}
 }
 
-static void sroce_complete_read(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+/* Write bytes of a response to its target.  False: the QP ends in error. */
+static bool sroce_complete_scatter(struct sroce_qp *qp,
+				   const struct sroce_swqe *wqe, u32 off,
+				   const struct sroce_payload *payload)
+{
+	int n;
+
+	if (!payload->len)
+		return true;
+	n = sroce_segs_get(&qp->dev->keys, qp->pd, IB_ACCESS_LOCAL_WRITE,
+			   wqe->sge, wqe->num_sge, off, payload->len, qp->seg,
+			   ARRAY_SIZE(qp->seg));
+	if (n < 0) {
+		sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
+		sroce_complete_failed(qp, IB_WC_LOC_PROT_ERR);
+		return false;
+	}
+	sroce_payload_write(payload, qp->seg, n);
+	sroce_segs_put(qp->seg, n);
+	return true;
+}
+
+static void sroce_complete_read(struct sroce_qp *qp, struct sroce_swqe *wqe,
+				const struct sroce_pkt *pkt)
 {
 	u32 len = pkt->payload.len;
-	struct sroce_swqe *wqe;
 	u32 off, end;
 	bool last;
-	int n;
+
+	off = psn_diff(pkt->psn, wqe->first_psn) * qp->mtu;
+	end = sroce_read_chunk_end(wqe, off);
+	last = sroce_opcodes[pkt->opcode].flags & SROCE_OP_LAST;
+	if (len > end - off || last != (len == end - off) ||
+	    psn_count(len, qp->mtu) != pkt->npsn ||
+	    (!last && len != pkt->npsn * qp->mtu)) {
+		sroce_complete_failed(qp, IB_WC_BAD_RESP_ERR);
+		return;
+	}
+	if (!sroce_complete_scatter(qp, wqe, off, &pkt->payload))
+		return;
+
+	if (last && qp->req.reads)
+		qp->req.reads--;
+	if (off + len == wqe->length) {
+		qp->comp.una = psn_add(pkt->psn, pkt->npsn);
+		sroce_sq_complete(qp, IB_WC_SUCCESS);
+		if (qp->state == IB_QPS_ERR)
+			return;
+	}
+	sroce_complete_progress(qp, psn_add(pkt->psn, pkt->npsn));
+}
+
+/* The one response of an atomic operation, FLUSH or ATOMIC WRITE. */
+static void sroce_complete_single(struct sroce_qp *qp, struct sroce_swqe *wqe,
+				  const struct sroce_pkt *pkt)
+{
+	/* The target of an atomic operation gets the host's byte order. */
+	const struct sroce_payload orig = {
+		.kind = SROCE_PAYLOAD_BUF,
+		.len = sroce_swqe_is_atomic(wqe) ? sizeof(pkt->orig) : 0,
+		.buf = &pkt->orig,
+	};
+
+	if (pkt->payload.len) {
+		sroce_complete_failed(qp, IB_WC_BAD_RESP_ERR);
+		return;
+	}
+	if (!sroce_complete_scatter(qp, wqe, 0, &orig))
+		return;
+	if (qp->req.reads)
+		qp->req.reads--;
+	qp->comp.una = psn_add(pkt->psn, 1);
+	sroce_sq_complete(qp, IB_WC_SUCCESS);
+	if (qp->state != IB_QPS_ERR)
+		sroce_complete_progress(qp, qp->comp.una);
+}
+
+/* Is it what the work request is answered with? */
+static bool sroce_response_fits(const struct sroce_swqe *wqe,
+				const struct sroce_pkt *pkt)
+{
+	switch (wqe->opcode) {
+	case IB_WR_RDMA_READ:
+		return sroce_opcodes[pkt->opcode].flags & SROCE_OP_READ;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		return pkt->opcode == IB_OPCODE_RC_ATOMIC_ACKNOWLEDGE;
+	case IB_WR_FLUSH:
+	case IB_WR_ATOMIC_WRITE:
+		return pkt->opcode == IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY;
+	default:
+		return false;
+	}
+}
+
+static void sroce_complete_response(struct sroce_qp *qp,
+				    const struct sroce_pkt *pkt)
+{
+	struct sroce_swqe *wqe;
 
 	if (!sroce_complete_before(qp, pkt->psn)) {
 		if (qp->state != IB_QPS_ERR)
@@ -230,44 +325,12 @@ static void sroce_complete_read(struct sroce_qp *qp, const struct sroce_pkt *pkt
 		sroce_count(qp->dev->stats, SROCE_CNT_DROP_RESPONSE);
 		return;
 	}
-	if (wqe->opcode != IB_WR_RDMA_READ ||
-	    !(sroce_opcodes[pkt->opcode].flags & SROCE_OP_READ)) {
+	if (!sroce_response_fits(wqe, pkt))
 		sroce_complete_failed(qp, IB_WC_BAD_RESP_ERR);
-		return;
-	}
-
-	off = psn_diff(pkt->psn, wqe->first_psn) * qp->mtu;
-	end = sroce_read_chunk_end(wqe, off);
-	last = sroce_opcodes[pkt->opcode].flags & SROCE_OP_LAST;
-	if (len > end - off || last != (len == end - off) ||
-	    psn_count(len, qp->mtu) != pkt->npsn ||
-	    (!last && len != pkt->npsn * qp->mtu)) {
-		sroce_complete_failed(qp, IB_WC_BAD_RESP_ERR);
-		return;
-	}
-	if (len) {
-		n = sroce_segs_get(&qp->dev->keys, qp->pd,
-				   IB_ACCESS_LOCAL_WRITE, wqe->sge,
-				   wqe->num_sge, off, len, qp->seg,
-				   ARRAY_SIZE(qp->seg));
-		if (n < 0) {
-			sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
-			sroce_complete_failed(qp, IB_WC_LOC_PROT_ERR);
-			return;
-		}
-		sroce_payload_write(&pkt->payload, qp->seg, n);
-		sroce_segs_put(qp->seg, n);
-	}
-
-	if (last && qp->req.reads)
-		qp->req.reads--;
-	if (off + len == wqe->length) {
-		qp->comp.una = psn_add(pkt->psn, pkt->npsn);
-		sroce_sq_complete(qp, IB_WC_SUCCESS);
-		if (qp->state == IB_QPS_ERR)
-			return;
-	}
-	sroce_complete_progress(qp, psn_add(pkt->psn, pkt->npsn));
+	else if (wqe->opcode == IB_WR_RDMA_READ)
+		sroce_complete_read(qp, wqe, pkt);
+	else
+		sroce_complete_single(qp, wqe, pkt);
 }
 
 /**
@@ -303,7 +366,7 @@ void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	case IB_OPCODE_RC_RDMA_READ_RESPONSE_LAST:
 	case IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY:
 	case IB_OPCODE_RC_ATOMIC_ACKNOWLEDGE:
-		sroce_complete_read(qp, pkt);
+		sroce_complete_response(qp, pkt);
 		break;
 	default:
 		sroce_count(stats, SROCE_CNT_DROP_MALFORMED);

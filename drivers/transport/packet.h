@@ -14,6 +14,16 @@ enum {
 	SROCE_PKT_SE		= 1 << 0,	/* BTH: solicited event */
 	SROCE_PKT_ACKREQ	= 1 << 1,	/* BTH: acknowledge request */
 	SROCE_PKT_COPY		= 1 << 2,	/* payload is good only now */
+	SROCE_PKT_EXCESS	= 1 << 3,	/* one request more than agreed */
+};
+
+/* What FLUSH is to see to, and for what memory; IBTA Annex A19. */
+enum {
+	SROCE_FLUSH_GLOBAL	= 1 << 0,	/* placement: visible to all */
+	SROCE_FLUSH_PERSISTENT	= 1 << 1,	/* placement: outlives power */
+
+	SROCE_FLUSH_RANGE	= 0,		/* level: the bytes named */
+	SROCE_FLUSH_REGION	= 1,		/* level: all of the region */
 };
 
 /**
@@ -42,6 +52,9 @@ struct sroce_pkt {
 	/* DETH */
 	u32			qkey;
 	u32			src_qpn;
+	/* FETH */
+	u8			flush_place;
+	u8			flush_level;
 	/* RETH */
 	u64			va;
 	u32			rkey;
@@ -70,11 +83,14 @@ enum sroce_mail_kind {
  * struct sroce_mail - something received, in the mailbox of a QP
  *
  * Made by wire, queued by transport, opened with sroce_mail_open() in the QP's
- * actor and given back with sroce_mail_free().
+ * actor and given back with sroce_mail_free().  @counted and @excess are the
+ * responder's, see sroce_respond_queue().
  */
 struct sroce_mail {
 	struct list_head	node;
 	enum sroce_mail_kind	kind;
+	bool			counted;
+	bool			excess;
 };
 
 #endif

@@ -44,6 +44,8 @@ static int sroce_post_sge(struct sroce_qp *qp, struct sroce_swqe *wqe,
 		return -EINVAL;
 	if (!(wr->send_flags & IB_SEND_INLINE))
 		return 0;
+	if (sroce_swqe_has_response(wqe))
+		return -EINVAL;
 
 	/* A kernel user's inline data are named by virtual addresses. */
 	if (wqe->length > qp->sq.max_inline)
@@ -98,6 +100,9 @@ static int sroce_post_one(struct sroce_qp *qp, const struct ib_send_wr *wr)
 	wqe->signaled = sq->sig_all || wr->send_flags & IB_SEND_SIGNALED;
 	wqe->solicited = wr->send_flags & IB_SEND_SOLICITED;
 	wqe->fence = wr->send_flags & IB_SEND_FENCE;
+	/* ib_core has no work requests that would say what and where. */
+	if (wr->opcode == IB_WR_FLUSH || wr->opcode == IB_WR_ATOMIC_WRITE)
+		return -EINVAL;
 	err = sroce_post_sge(qp, wqe, wr);
 	if (err)
 		return err;
@@ -116,6 +121,11 @@ static int sroce_post_one(struct sroce_qp *qp, const struct ib_send_wr *wr)
 			wqe->av = READ_ONCE(to_sroce_ah(ud_wr(wr)->ah)->av);
 		} while (!refcount_inc_not_zero(&wqe->av->refs));
 		rcu_read_unlock();
+	} else if (sroce_swqe_is_atomic(wqe)) {
+		wqe->va = atomic_wr(wr)->remote_addr;
+		wqe->rkey = atomic_wr(wr)->rkey;
+		wqe->operand = atomic_wr(wr)->compare_add;
+		wqe->swap = atomic_wr(wr)->swap;
 	} else {
 		sroce_post_keys(wqe, wr);
 	}

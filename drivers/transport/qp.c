@@ -511,6 +511,7 @@ void sroce_qp_destroy(struct sroce_qp *qp)
 	cancel_work_sync(&qp->work);
 	if (qp->av)
 		sroce_av_put(qp->av);
+	kfree(qp->resp.saved);
 	sroce_qp_rq_exit(qp);
 	sroce_sq_exit(&qp->sq);
 	sroce_qp_put(qp);
@@ -653,7 +654,9 @@ static void sroce_modify_state(struct sroce_qp *qp, enum ib_qp_state next)
 int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 {
 	enum ib_qp_state cur, next;
+	struct sroce_saved *saved = NULL;
 	struct sroce_av *av = NULL;
+	unsigned int nsaved = 0;
 	int mtu, err;
 
 	err = sroce_modify_check(qp, attr, mask);
@@ -668,6 +671,16 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 		if (IS_ERR(av))
 			return PTR_ERR(av);
 	}
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic) {
+		/* That is what other devices make of their max_rd_atomic. */
+		nsaved = roundup_pow_of_two(attr->max_dest_rd_atomic);
+		saved = kcalloc(nsaved, sizeof(*saved), GFP_KERNEL_ACCOUNT);
+		if (!saved) {
+			if (av)
+				sroce_av_put(av);
+			return -ENOMEM;
+		}
+	}
 
 	sroce_qp_lock(qp);
 	cur = qp->state;
@@ -680,6 +693,11 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 		qp->mtu = mtu;
 		if (av || next == IB_QPS_RESET)
 			swap(av, qp->av);
+		if (mask & IB_QP_MAX_DEST_RD_ATOMIC) {
+			swap(saved, qp->resp.saved);
+			qp->resp.nsaved = nsaved;
+			qp->resp.next_saved = 0;
+		}
 		if (mask & IB_QP_STATE)
 			sroce_modify_state(qp, next);
 	}
@@ -687,6 +705,7 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 
 	if (av)
 		sroce_av_put(av);
+	kfree(saved);
 	/* What came while the token was taken, and what the new state allows. */
 	sroce_qp_kick(qp, SROCE_EV_SEND);
 	return err;

@@ -64,11 +64,16 @@ enum {
  * @qpn: and @qkey: to whom a datagram goes
  * @binding: what @rkey is to stand for from now on
  * @status: what is wrong with it; it is completed so when its turn comes
+ * @operand: what an atomic operation compares with or adds, or the 8 bytes of
+ *	     an ATOMIC WRITE; and @swap: what is put in place
+ * @flush_place: what a FLUSH is to see to, and @flush_level: for what memory
  * @data: @num_sge scatter/gather entries, or @length bytes of inline data
  */
 struct sroce_swqe {
 	u64			wr_id;
 	u64			va;
+	u64			operand;
+	u64			swap;
 	u32			rkey;
 	u32			length;
 	u32			first_psn;
@@ -89,6 +94,8 @@ struct sroce_swqe {
 	bool			signaled;
 	bool			solicited;
 	bool			fence;
+	u8			flush_place;
+	u8			flush_level;
 	union {
 		DECLARE_FLEX_ARRAY(struct ib_sge, sge);
 		DECLARE_FLEX_ARRAY(u8, data);
@@ -129,7 +136,8 @@ struct sroce_sq {
  * @off: bytes of it that are sent
  * @psn: PSN of the next packet
  * @max_psn: one past the highest PSN ever sent
- * @reads: READ requests sent whose last response is missing
+ * @reads: requests sent that need a response (READ, atomic operations, FLUSH)
+ *	   and whose last one is missing
  * @rnr_wait: the peer asked to wait, until @rnr_until
  * @probe: the peer had no receive request: one message asks whether it has
  * @stop: a work request is in error; nothing behind it is sent
@@ -167,6 +175,13 @@ struct sroce_completer {
 	bool			timer_armed;
 };
 
+/* An atomic operation that was executed, and what its target was before. */
+struct sroce_saved {
+	u64			orig;
+	u32			psn;
+	u8			opcode;
+};
+
 /**
  * struct sroce_responder - handles requests
  * @psn: expected next
@@ -181,6 +196,11 @@ struct sroce_completer {
  * @resid: bytes that are still to come of it
  * @read: READ request that is being answered, when @read.active
  * @requests: requests that wait for that, @nrequests of them
+ * @nreads: of those, READs and atomic operations that came for the first time
+ * @last_read: PSN of the latest of them, when @any_read
+ * @saved: ring of the latest atomic operations, in case their answers get lost;
+ *	   @next_saved is the oldest
+ * @nsaved: max_dest_rd_atomic, made a power of two, or 0
  */
 struct sroce_responder {
 	u32			psn;
@@ -204,6 +224,12 @@ struct sroce_responder {
 	} read;
 	struct list_head	requests;
 	unsigned int		nrequests;
+	unsigned int		nreads;
+	u32			last_read;
+	bool			any_read;
+	struct sroce_saved	*saved;
+	unsigned int		nsaved;
+	unsigned int		next_saved;
 };
 
 /**
@@ -305,6 +331,27 @@ static inline bool sroce_swqe_is_local(const struct sroce_swqe *wqe)
 	       wqe->opcode == IB_WR_BIND_MW || wqe->opcode == IB_WR_REG_MR;
 }
 
+/* Does only a response of its own, no acknowledge, complete it? */
+static inline bool sroce_swqe_has_response(const struct sroce_swqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IB_WR_RDMA_READ:
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+	case IB_WR_FLUSH:
+	case IB_WR_ATOMIC_WRITE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static inline bool sroce_swqe_is_atomic(const struct sroce_swqe *wqe)
+{
+	return wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP ||
+	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 static inline bool sroce_qp_is_dgram(const struct sroce_qp *qp)
 {
 	return qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI;
@@ -322,14 +369,14 @@ static inline bool sroce_qp_can_receive(const struct sroce_qp *qp)
 }
 
 /*
- * What a work request refers to may be reused when it is completed.  That is
- * right away for a datagram.  A request that ends in error may be completed
+ * What a work request refers to may be reused when it is completed.  Without
+ * acknowledges that is right away.  A request that ends in error may be completed
  * while a slice of it waits in a mailbox: harmless with memory that is pinned,
  * but a kernel user's is not.
  */
 static inline u8 sroce_qp_copies(const struct sroce_qp *qp)
 {
-	return !qp->user || sroce_qp_is_dgram(qp) ? SROCE_PKT_COPY : 0;
+	return !qp->user || qp->type != IB_QPT_RC ? SROCE_PKT_COPY : 0;
 }
 
 /* Bytes of payload to send at once. */
@@ -389,6 +436,7 @@ void sroce_complete_timeout(struct sroce_qp *qp);
 
 /* respond.c; the token is held */
 bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget);
+void sroce_respond_queue(struct sroce_qp *qp, struct sroce_mail *mail);
 void sroce_respond_reset(struct sroce_qp *qp, u32 psn);
 bool sroce_pkt_is_from_peer(const struct sroce_qp *qp,
 			    const struct sroce_pkt *pkt);

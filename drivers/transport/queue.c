@@ -11,8 +11,19 @@
 #define SROCE_SEND_HDR	offsetof(struct rxe_send_wqe, dma.sge)
 #define SROCE_RECV_HDR	offsetof(struct rxe_recv_wqe, dma.sge)
 
+/* The part of a FLUSH that older headers of the ABI don't have. */
+struct sroce_flush_wqe {
+	u64			pad[3];
+	u64			va;
+	u32			length;		/* not used by the provider */
+	u32			rkey;
+	u8			place;
+	u8			level;
+};
+
 union sroce_send_hdr {
 	struct rxe_send_wqe	wqe;
+	struct sroce_flush_wqe	flush;
 	u64			words[SROCE_SEND_HDR / sizeof(u64)];
 };
 
@@ -52,10 +63,14 @@ enum ib_wc_status sroce_swqe_check(const struct sroce_qp *qp,
 		break;
 	case IB_WR_RDMA_WRITE:
 	case IB_WR_RDMA_WRITE_WITH_IMM:
-		if (qp->type != IB_QPT_RC)
+		if (sroce_qp_is_dgram(qp))
 			return IB_WC_LOC_QP_OP_ERR;
 		break;
 	case IB_WR_RDMA_READ:
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+	case IB_WR_FLUSH:
+	case IB_WR_ATOMIC_WRITE:
 		if (qp->type != IB_QPT_RC || wqe->is_inline)
 			return IB_WC_LOC_QP_OP_ERR;
 		break;
@@ -69,7 +84,8 @@ enum ib_wc_status sroce_swqe_check(const struct sroce_qp *qp,
  * sroce_swqe_sum() - length of a message from its SGEs
  * @wqe: the work request with its SGEs
  *
- * The length that the process wrote is not used: providers get it wrong.
+ * The length that the process wrote is not used: providers get it wrong.  An
+ * atomic operation returns 8 bytes, however much room for them there is.
  *
  * Context: any.
  * Return: IB_WC_SUCCESS and @wqe->length set, or IB_WC_LOC_LEN_ERR.
@@ -83,6 +99,11 @@ enum ib_wc_status sroce_swqe_sum(struct sroce_swqe *wqe)
 		length += wqe->sge[i].length;
 	if (length > SROCE_MAX_MSG)
 		return IB_WC_LOC_LEN_ERR;
+	if (sroce_swqe_is_atomic(wqe)) {
+		if (length < sizeof(u64))
+			return IB_WC_LOC_LEN_ERR;
+		length = sizeof(u64);
+	}
 	wqe->length = length;
 	return IB_WC_SUCCESS;
 }
@@ -94,6 +115,20 @@ static enum ib_wc_status sroce_swqe_data(struct sroce_qp *qp,
 {
 	const void *data = slot + SROCE_SEND_HDR;
 	u32 n = hdr->dma.num_sge;
+
+	if (wqe->opcode == IB_WR_ATOMIC_WRITE) {
+		if (n || hdr->dma.length != sizeof(u64))
+			return IB_WC_LOC_QP_OP_ERR;
+		wqe->length = sizeof(u64);
+		sroce_ring_read(&wqe->operand, data, sizeof(u64));
+		return IB_WC_SUCCESS;
+	}
+	if (wqe->opcode == IB_WR_FLUSH) {
+		if (n)
+			return IB_WC_LOC_QP_OP_ERR;
+		wqe->length = hdr->dma.length;
+		return IB_WC_SUCCESS;
+	}
 
 	/* The extended post calls mark inline data by having no SGE. */
 	wqe->is_inline = hdr->wr.send_flags & IB_SEND_INLINE ||
@@ -114,8 +149,24 @@ static enum ib_wc_status sroce_swqe_data(struct sroce_qp *qp,
 
 static enum ib_wc_status sroce_swqe_dest(struct sroce_qp *qp,
 					 struct sroce_swqe *wqe,
-					 const struct rxe_send_wqe *hdr)
+					 const union sroce_send_hdr *u)
 {
+	const struct rxe_send_wqe *hdr = &u->wqe;
+
+	if (sroce_swqe_is_atomic(wqe)) {
+		wqe->va = hdr->wr.wr.atomic.remote_addr;
+		wqe->rkey = hdr->wr.wr.atomic.rkey;
+		wqe->operand = hdr->wr.wr.atomic.compare_add;
+		wqe->swap = hdr->wr.wr.atomic.swap;
+		return IB_WC_SUCCESS;
+	}
+	if (wqe->opcode == IB_WR_FLUSH) {
+		wqe->va = u->flush.va;
+		wqe->rkey = u->flush.rkey;
+		wqe->flush_place = u->flush.place & 0xf;
+		wqe->flush_level = u->flush.level & 0x3;
+		return IB_WC_SUCCESS;
+	}
 	if (!sroce_qp_is_dgram(qp)) {
 		wqe->va = hdr->wr.wr.rdma.remote_addr;
 		wqe->rkey = hdr->wr.wr.rdma.rkey;
@@ -177,7 +228,7 @@ static void sroce_swqe_read(struct sroce_qp *qp, struct sroce_swqe *wqe,
 	if (status == IB_WC_SUCCESS)
 		status = sroce_swqe_check(qp, wqe);
 	if (status == IB_WC_SUCCESS)
-		status = sroce_swqe_dest(qp, wqe, hdr);
+		status = sroce_swqe_dest(qp, wqe, &u);
 	wqe->status = status;
 }
 
@@ -223,6 +274,14 @@ static enum ib_wc_opcode sroce_wc_opcode(const struct sroce_swqe *wqe)
 		return IB_WC_BIND_MW;
 	case IB_WR_REG_MR:
 		return IB_WC_REG_MR;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+		return IB_WC_COMP_SWAP;
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		return IB_WC_FETCH_ADD;
+	case IB_WR_FLUSH:
+		return IB_WC_FLUSH;
+	case IB_WR_ATOMIC_WRITE:
+		return IB_WC_ATOMIC_WRITE;
 	default:
 		return IB_WC_SEND;
 	}

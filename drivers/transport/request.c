@@ -27,6 +27,7 @@ static struct sroce_swqe *sroce_request_current(struct sroce_qp *qp)
 /* Which part of its message a piece is. */
 enum sroce_part { PART_MIDDLE = 0, PART_FIRST = 1, PART_LAST = 2, PART_ONLY = 3 };
 
+/* The opcode on RC; UC's are the same but for the service. */
 static u8 sroce_send_opcode(const struct sroce_swqe *wqe, enum sroce_part part)
 {
 	static const u8 send[] = {
@@ -105,12 +106,12 @@ u32 sroce_read_chunk_end(const struct sroce_swqe *wqe, u32 off)
 	return min_t(u64, end, wqe->length);
 }
 
-/* The target of a READ is checked before the peer is bothered. */
-static bool sroce_read_target_ok(struct sroce_qp *qp, struct sroce_swqe *wqe)
+/* The target of a response is checked before the peer is bothered. */
+static bool sroce_response_target_ok(struct sroce_qp *qp, struct sroce_swqe *wqe)
 {
 	int n;
 
-	if (!wqe->length)
+	if (!wqe->num_sge || !wqe->length)
 		return true;
 	n = sroce_segs_get(&qp->dev->keys, qp->pd, IB_ACCESS_LOCAL_WRITE,
 			   wqe->sge, wqe->num_sge, 0, wqe->length,
@@ -128,6 +129,9 @@ static void sroce_request_sent(struct sroce_qp *qp, u32 npsn)
 	if (qp->comp.una == req->psn)
 		sroce_timer_start(qp);
 	req->psn = psn_add(req->psn, npsn);
+	/* Nothing is waited for. */
+	if (qp->type == IB_QPT_UC)
+		qp->comp.una = req->psn;
 	if (psn_diff(req->psn, req->max_psn) > 0)
 		req->max_psn = req->psn;
 }
@@ -154,6 +158,51 @@ static void sroce_send_read(struct sroce_qp *qp, struct sroce_tx *tx,
 	req->reads++;
 	req->off = end;
 	sroce_request_sent(qp, pkt.npsn);
+}
+
+/* A request of one packet that has one response: atomic operations, FLUSH. */
+static void sroce_send_single(struct sroce_qp *qp, struct sroce_tx *tx,
+			      struct sroce_swqe *wqe,
+			      struct sroce_budget *budget)
+{
+	struct sroce_requester *req = &qp->req;
+	struct sroce_pkt pkt = {
+		.flags = SROCE_PKT_ACKREQ,
+		.pkey = SROCE_PKEY,
+		.qpn = qp->attr.dest_qp_num,
+		.psn = req->psn,
+		.npsn = 1,
+		.flush_place = wqe->flush_place,
+		.flush_level = wqe->flush_level,
+		.va = wqe->va,
+		.rkey = wqe->rkey,
+		.dma_len = wqe->length,
+	};
+
+	switch (wqe->opcode) {
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+		pkt.opcode = IB_OPCODE_RC_COMPARE_SWAP;
+		pkt.compare = wqe->operand;
+		pkt.swap_add = wqe->swap;
+		break;
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		pkt.opcode = IB_OPCODE_RC_FETCH_ADD;
+		pkt.swap_add = wqe->operand;
+		break;
+	case IB_WR_FLUSH:
+		pkt.opcode = IB_OPCODE_RC_FLUSH;
+		break;
+	default:
+		pkt.opcode = IB_OPCODE_RC_ATOMIC_WRITE;
+		pkt.payload.kind = SROCE_PAYLOAD_BUF;
+		pkt.payload.len = sizeof(wqe->operand);
+		pkt.payload.buf = &wqe->operand;
+	}
+	sroce_tx_add(tx, &pkt);
+	sroce_budget_use(budget, 0);
+	req->reads++;
+	req->off = wqe->length;
+	sroce_request_sent(qp, 1);
 }
 
 static enum ib_wc_status sroce_send_data(struct sroce_qp *qp,
@@ -185,8 +234,11 @@ static enum ib_wc_status sroce_send_data(struct sroce_qp *qp,
 	pkt.opcode = sroce_send_opcode(wqe, part);
 
 	req->since_ack_req += pkt.npsn;
-	if (part & PART_LAST || req->since_ack_req >= SROCE_ACK_EVERY ||
-	    psn_diff(req->psn, qp->comp.una) + pkt.npsn >= window) {
+	if (qp->type == IB_QPT_UC) {
+		pkt.opcode |= IB_OPCODE_UC;
+	} else if (part & PART_LAST ||
+		   req->since_ack_req >= SROCE_ACK_EVERY ||
+		   psn_diff(req->psn, qp->comp.una) + pkt.npsn >= window) {
 		pkt.flags |= SROCE_PKT_ACKREQ;
 		req->since_ack_req = 0;
 	}
@@ -225,17 +277,19 @@ static enum ib_wc_status sroce_request_local(struct sroce_qp *qp,
 /* Begin a work request: it gets its PSNs.  False when it has to wait. */
 static bool sroce_request_start(struct sroce_qp *qp, struct sroce_swqe *wqe)
 {
-	/* A fence waits for all READs before it, IBTA 10.8.3.3. */
+	/* A fence waits for all responses before it, IBTA 10.8.3.3. */
 	if (wqe->fence && qp->req.reads)
 		return false;
-	if (wqe->status == IB_WC_SUCCESS && wqe->opcode == IB_WR_RDMA_READ &&
-	    !sroce_read_target_ok(qp, wqe))
+	if (wqe->status == IB_WC_SUCCESS && sroce_swqe_has_response(wqe) &&
+	    !sroce_response_target_ok(qp, wqe))
 		wqe->status = IB_WC_LOC_PROT_ERR;
 	/* What is sent, or sent again, may need the key: IBTA o10-43. */
 	if (wqe->opcode == IB_WR_LOCAL_INV && qp->sq.head != qp->req.next)
 		return false;
 	wqe->first_psn = qp->req.psn;
-	wqe->npsn = psn_count(wqe->length, qp->mtu);
+	/* The length of a FLUSH is not one of a message. */
+	wqe->npsn = wqe->opcode == IB_WR_FLUSH ? 1 :
+		    psn_count(wqe->length, qp->mtu);
 	if (sroce_swqe_is_local(wqe)) {
 		wqe->npsn = 0;
 		if (wqe->status == IB_WC_SUCCESS)
@@ -264,10 +318,13 @@ static bool sroce_request_one(struct sroce_qp *qp, struct sroce_tx *tx,
 		sroce_complete_local(qp);
 		return qp->state != IB_QPS_ERR;
 	}
-	if (wqe->opcode == IB_WR_RDMA_READ && wqe->status == IB_WC_SUCCESS) {
+	if (sroce_swqe_has_response(wqe) && wqe->status == IB_WC_SUCCESS) {
 		if (req->reads >= max_t(u32, qp->attr.max_rd_atomic, 1))
 			return false;
-		sroce_send_read(qp, tx, wqe, budget);
+		if (wqe->opcode == IB_WR_RDMA_READ)
+			sroce_send_read(qp, tx, wqe, budget);
+		else
+			sroce_send_single(qp, tx, wqe, budget);
 	} else {
 		if (wqe->status == IB_WC_SUCCESS)
 			wqe->status = sroce_send_data(qp, tx, wqe, window,
@@ -280,6 +337,8 @@ static bool sroce_request_one(struct sroce_qp *qp, struct sroce_tx *tx,
 	if (req->off == wqe->length) {
 		req->next++;
 		req->off = 0;
+		if (qp->type == IB_QPT_UC)
+			sroce_sq_complete(qp, IB_WC_SUCCESS);
 	}
 	return true;
 }
@@ -297,7 +356,7 @@ static void sroce_request_drained(struct sroce_qp *qp)
 		sroce_qp_event(qp, IB_EVENT_SQ_DRAINED);
 }
 
-static bool sroce_request_rc(struct sroce_qp *qp, struct sroce_budget *budget)
+static bool sroce_request_connected(struct sroce_qp *qp, struct sroce_budget *budget)
 {
 	struct sroce_requester *req = &qp->req;
 	struct sroce_swqe *wqe;
@@ -305,7 +364,8 @@ static bool sroce_request_rc(struct sroce_qp *qp, struct sroce_budget *budget)
 	bool begun = false;
 	bool more = false;
 
-	while (!req->rnr_wait && !qp->room_wait && !req->stop) {
+	while (!req->rnr_wait && !qp->room_wait && !req->stop &&
+	       sroce_qp_can_send(qp)) {
 		wqe = sroce_request_current(qp);
 		if (!wqe)
 			break;
@@ -411,7 +471,7 @@ bool sroce_request(struct sroce_qp *qp, struct sroce_budget *budget)
 		return false;
 	if (sroce_qp_is_dgram(qp))
 		return sroce_request_datagrams(qp, budget);
-	return sroce_request_rc(qp, budget);
+	return sroce_request_connected(qp, budget);
 }
 
 /**

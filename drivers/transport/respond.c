@@ -13,22 +13,50 @@
 /* No message is under way. */
 #define SROCE_NO_OP	0xff
 
-static void sroce_respond_send(struct sroce_qp *qp, u8 syndrome, u32 psn)
+/* Requests with a response of one packet. */
+#define SROCE_OP_SINGLE	(SROCE_OP_ATOMIC | SROCE_OP_FLUSH | \
+			 SROCE_OP_ATOMIC_WRITE)
+
+/* Requests that the peer may have so many outstanding of as was agreed. */
+#define SROCE_OP_LIMITED	(SROCE_OP_READ | SROCE_OP_ATOMIC)
+
+static void sroce_respond_pkt(struct sroce_qp *qp, u8 opcode, u8 syndrome,
+			      u32 psn, u64 orig)
 {
 	struct sroce_pkt pkt = {
-		.opcode = IB_OPCODE_RC_ACKNOWLEDGE,
+		.opcode = opcode,
 		.pkey = 0xffff,
 		.qpn = qp->attr.dest_qp_num,
 		.psn = psn,
 		.npsn = 1,
 		.syndrome = syndrome,
 		.msn = qp->resp.msn,
+		.orig = orig,
 	};
 	struct sroce_tx tx;
 
 	sroce_tx_begin(&tx, qp->dev, qp->av);
 	sroce_tx_add(&tx, &pkt);
 	sroce_tx_end(&tx);
+}
+
+static void sroce_respond_send(struct sroce_qp *qp, u8 syndrome, u32 psn)
+{
+	sroce_respond_pkt(qp, IB_OPCODE_RC_ACKNOWLEDGE, syndrome, psn, 0);
+}
+
+/*
+ * On UC what is wrong with a message is nobody's business: the rest of it is
+ * dropped as well, and a receive request at hand waits for the next one.
+ * IBTA 9.8.2.2 and table "Responder Error Behavior Summary".
+ */
+static bool sroce_uc_drop(struct sroce_qp *qp, enum sroce_counter reason)
+{
+	if (qp->type != IB_QPT_UC)
+		return false;
+	sroce_count(qp->dev->stats, reason);
+	qp->resp.last_op = SROCE_NO_OP;
+	return true;
 }
 
 static void sroce_respond_ack(struct sroce_qp *qp)
@@ -52,6 +80,9 @@ static void sroce_respond_owe_ack(struct sroce_qp *qp, u32 psn)
 static void sroce_respond_fail(struct sroce_qp *qp, u8 nak,
 			       enum ib_event_type event)
 {
+	if (sroce_uc_drop(qp, nak == AETH_NAK_REM_ACCESS ?
+			  SROCE_CNT_ACCESS_ERR : SROCE_CNT_DROP_MALFORMED))
+		return;
 	qp->resp.ack_due = false;
 	sroce_respond_send(qp, AETH_NAK | nak, qp->resp.psn);
 	if (nak == AETH_NAK_REM_ACCESS)
@@ -70,7 +101,10 @@ static void sroce_respond_no_access(struct sroce_qp *qp)
 	sroce_respond_fail(qp, AETH_NAK_REM_ACCESS, IB_EVENT_QP_ACCESS_ERR);
 }
 
-/* The receive request at hand can't take the message: both sides hear of it. */
+/*
+ * The receive request at hand can't take the message: both sides hear of it,
+ * where there are acknowledges.
+ */
 static void sroce_respond_recv_fail(struct sroce_qp *qp,
 				    enum ib_wc_status status, u8 nak)
 {
@@ -79,8 +113,12 @@ static void sroce_respond_recv_fail(struct sroce_qp *qp,
 		.opcode = IB_WC_RECV,
 	};
 
+	if (status == IB_WC_LOC_LEN_ERR &&
+	    sroce_uc_drop(qp, SROCE_CNT_DROP_TOO_LONG))
+		return;
 	qp->resp.ack_due = false;
-	sroce_respond_send(qp, AETH_NAK | nak, qp->resp.psn);
+	if (qp->type == IB_QPT_RC)
+		sroce_respond_send(qp, AETH_NAK | nak, qp->resp.psn);
 	sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
 	sroce_rq_complete(qp, &wc, false);
 	sroce_qp_error(qp);
@@ -232,14 +270,68 @@ static void sroce_read_begin(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	qp->resp.read.psn = pkt->psn;
 }
 
+/* Remember what an atomic operation found, in place of the oldest. */
+static void sroce_saved_add(struct sroce_qp *qp, const struct sroce_pkt *pkt,
+			    u64 orig)
+{
+	struct sroce_responder *resp = &qp->resp;
+
+	resp->saved[resp->next_saved] = (struct sroce_saved){
+		.orig = orig,
+		.psn = pkt->psn,
+		.opcode = pkt->opcode,
+	};
+	if (++resp->next_saved == resp->nsaved)
+		resp->next_saved = 0;
+}
+
+static const struct sroce_saved *sroce_saved_find(const struct sroce_qp *qp,
+						  const struct sroce_pkt *pkt)
+{
+	const struct sroce_saved *saved = qp->resp.saved;
+	unsigned int i;
+
+	for (i = 0; i < qp->resp.nsaved; i++, saved++)
+		if (saved->opcode == pkt->opcode && saved->psn == pkt->psn)
+			return saved;
+	return NULL;
+}
+
+/*
+ * Answer a request that is executed and has a response of one packet.  Only an
+ * atomic operation has to be remembered for it, and only as far as was agreed:
+ * a duplicate of an older one is not from a peer that keeps to that.
+ */
+static void sroce_respond_single(struct sroce_qp *qp,
+				 const struct sroce_pkt *pkt)
+{
+	const struct sroce_saved *saved;
+
+	if (!(sroce_opcodes[pkt->opcode].flags & SROCE_OP_ATOMIC)) {
+		sroce_respond_pkt(qp, IB_OPCODE_RC_RDMA_READ_RESPONSE_ONLY,
+				  AETH_ACK | AETH_NO_CREDITS, pkt->psn, 0);
+		return;
+	}
+	saved = sroce_saved_find(qp, pkt);
+	if (saved)
+		sroce_respond_pkt(qp, IB_OPCODE_RC_ATOMIC_ACKNOWLEDGE,
+				  AETH_ACK | AETH_NO_CREDITS, pkt->psn,
+				  saved->orig);
+}
+
 /* A request that was executed before.  IBTA 9.7.5.1.6 and 9.7.5.1.7. */
 static void sroce_respond_duplicate(struct sroce_qp *qp,
 				    const struct sroce_pkt *pkt)
 {
+	u32 op = sroce_opcodes[pkt->opcode].flags;
 	u32 end;
 
 	sroce_count(qp->dev->stats, SROCE_CNT_DUP_REQ);
-	if (!(sroce_opcodes[pkt->opcode].flags & SROCE_OP_READ)) {
+	if (op & SROCE_OP_SINGLE) {
+		sroce_respond_single(qp, pkt);
+		return;
+	}
+	if (!(op & SROCE_OP_READ)) {
 		/*
 		 * Up to this one, not up to the last: READs between may have
 		 * been answered in vain.
@@ -307,6 +399,8 @@ static bool sroce_request_fits(const struct sroce_qp *qp,
 
 static void sroce_respond_rnr(struct sroce_qp *qp)
 {
+	if (sroce_uc_drop(qp, SROCE_CNT_DROP_NO_RECV))
+		return;
 	sroce_count(qp->dev->stats, SROCE_CNT_SENT_RNR);
 	sroce_respond_ack(qp);
 	sroce_respond_send(qp, AETH_RNR | qp->attr.min_rnr_timer,
@@ -419,6 +513,107 @@ static bool sroce_respond_read_op(struct sroce_qp *qp,
 	return true;
 }
 
+/*
+ * The one segment that an atomic operation is about, in qp->rseg[0], to be given
+ * back.  NULL when the peer has been told that there is none.
+ */
+static u64 *sroce_respond_word(struct sroce_qp *qp, const struct sroce_pkt *pkt,
+			       int access)
+{
+	u64 *word;
+
+	if (!(qp->attr.qp_access_flags & access) ||
+	    !IS_ALIGNED(pkt->va, sizeof(u64))) {
+		sroce_respond_invalid(qp);
+		return NULL;
+	}
+	if (sroce_remote_segs(qp, pkt->rkey, pkt->va, sizeof(u64), access) < 0) {
+		sroce_respond_no_access(qp);
+		return NULL;
+	}
+	word = sroce_seg_word(qp->rseg);
+	/* A region may start anywhere in memory and be addressed from 0. */
+	if (!word) {
+		sroce_segs_put(qp->rseg, 1);
+		sroce_respond_invalid(qp);
+	}
+	return word;
+}
+
+/*
+ * What the CPU does in one instruction is atomic for every other CPU and device:
+ * IB_ATOMIC_GLOB.
+ */
+static bool sroce_respond_atomic_op(struct sroce_qp *qp,
+				    const struct sroce_pkt *pkt)
+{
+	u64 *word, orig;
+
+	word = sroce_respond_word(qp, pkt, IB_ACCESS_REMOTE_ATOMIC);
+	if (!word)
+		return false;
+	if (pkt->opcode == IB_OPCODE_RC_COMPARE_SWAP)
+		orig = cmpxchg64(word, pkt->compare, pkt->swap_add);
+	else
+		orig = atomic64_fetch_add(pkt->swap_add, (atomic64_t *)word);
+	sroce_segs_put(qp->rseg, 1);
+	sroce_saved_add(qp, pkt, orig);
+	return true;
+}
+
+static bool sroce_respond_atomic_write_op(struct sroce_qp *qp,
+					  const struct sroce_pkt *pkt)
+{
+	u64 *word, value;
+
+	if (pkt->dma_len != sizeof(u64) ||
+	    pkt->payload.len != sizeof(u64)) {
+		sroce_respond_invalid(qp);
+		return false;
+	}
+	word = sroce_respond_word(qp, pkt, IB_ACCESS_REMOTE_WRITE);
+	if (!word)
+		return false;
+	sroce_payload_read(&pkt->payload, 0, &value, sizeof(value));
+	/* After the WRITEs before it. */
+	smp_store_release(word, value);
+	sroce_segs_put(qp->rseg, 1);
+	return true;
+}
+
+/*
+ * What a CPU writes is visible to all, in the order of its writes: nothing is
+ * left to be done but to check that it may be asked for.
+ */
+static bool sroce_respond_flush_op(struct sroce_qp *qp,
+				   const struct sroce_pkt *pkt)
+{
+	struct sroce_region *region;
+	int access = 0;
+	u32 len;
+
+	if (pkt->flush_place & SROCE_FLUSH_GLOBAL)
+		access |= IB_ACCESS_FLUSH_GLOBAL;
+	if (pkt->flush_place & SROCE_FLUSH_PERSISTENT)
+		access |= IB_ACCESS_FLUSH_PERSISTENT;
+	if (!access || (qp->attr.qp_access_flags & access) != access ||
+	    pkt->flush_level > SROCE_FLUSH_REGION ||
+	    pkt->dma_len > SROCE_MAX_MSG) {
+		sroce_respond_invalid(qp);
+		return false;
+	}
+	len = pkt->flush_level == SROCE_FLUSH_RANGE ? pkt->dma_len : 0;
+	region = sroce_region_get_remote(&qp->dev->keys, pkt->rkey, qp->pd,
+					 qp->tag, access, pkt->va, len);
+	if (IS_ERR(region)) {
+		sroce_respond_no_access(qp);
+		return false;
+	}
+	smp_mb();	/* what was written is seen before the response is */
+	sroce_region_put(region);
+	return true;
+}
+
 static void sroce_respond_received(struct sroce_qp *qp,
 				   const struct sroce_pkt *pkt, u32 op)
 {
@@ -466,6 +661,12 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	}
 	resp->naked = false;
 
+	/* More than what was agreed are outstanding, IBTA 9.9.3. */
+	if (pkt->flags & SROCE_PKT_EXCESS ||
+	    (op & SROCE_OP_LIMITED && !resp->nsaved)) {
+		sroce_respond_invalid(qp);
+		return;
+	}
 	if (!sroce_request_fits(qp, pkt)) {
 		sroce_respond_invalid(qp);
 		return;
@@ -477,6 +678,12 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	} else if (op & SROCE_OP_READ) {
 		done = sroce_respond_read_op(qp, pkt);
 		npsn = psn_count(pkt->dma_len, qp->mtu);
+	} else if (op & SROCE_OP_ATOMIC) {
+		done = sroce_respond_atomic_op(qp, pkt);
+	} else if (op & SROCE_OP_ATOMIC_WRITE) {
+		done = sroce_respond_atomic_write_op(qp, pkt);
+	} else if (op & SROCE_OP_FLUSH) {
+		done = sroce_respond_flush_op(qp, pkt);
 	} else {
 		sroce_respond_invalid(qp);
 		return;
@@ -488,8 +695,51 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	resp->last_op = op & SROCE_OP_LAST ? SROCE_NO_OP : pkt->opcode;
 	if (op & SROCE_OP_LAST)
 		resp->msn = psn_add(resp->msn, 1);
-	if (pkt->flags & SROCE_PKT_ACKREQ && !(op & SROCE_OP_READ))
+	if (op & SROCE_OP_SINGLE) {
+		/* The response acknowledges all before it as well. */
+		resp->ack_due = false;
+		sroce_respond_single(qp, pkt);
+	} else if (pkt->flags & SROCE_PKT_ACKREQ && !(op & SROCE_OP_READ)) {
 		sroce_respond_owe_ack(qp, psn_add(resp->psn, -1));
+	}
+	if (op & SROCE_OP_LAST && op & (SROCE_OP_SEND | SROCE_OP_IMM))
+		sroce_respond_received(qp, pkt, op);
+}
+
+/*
+ * Unreliable connection: what begins a message is executed whatever its PSN is;
+ * a PSN that isn't the expected one tells that the rest of the message under way
+ * is lost.  IBTA 9.8.2.2.
+ */
+static void sroce_respond_uc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+{
+	struct sroce_responder *resp = &qp->resp;
+	u32 op = sroce_opcodes[pkt->opcode].flags;
+	bool lost = pkt->psn != resp->psn;
+	bool done;
+
+	if (!sroce_pkt_is_from_peer(qp, pkt))
+		return;
+	if (qp->state == IB_QPS_RTR && !qp->comm_est) {
+		qp->comm_est = true;
+		sroce_qp_event(qp, IB_EVENT_COMM_EST);
+	}
+	resp->psn = psn_add(pkt->psn, pkt->npsn);
+	if (lost)
+		sroce_count(qp->dev->stats, SROCE_CNT_OUT_OF_SEQ);
+	if (lost || op & SROCE_OP_FIRST)
+		resp->last_op = SROCE_NO_OP;
+	if (!sroce_request_fits(qp, pkt)) {
+		sroce_uc_drop(qp, SROCE_CNT_DROP_MALFORMED);
+		return;
+	}
+	if (op & SROCE_OP_SEND)
+		done = sroce_respond_send_op(qp, pkt, op);
+	else
+		done = sroce_respond_write_op(qp, pkt, op);
+	if (!done)
+		return;
+	resp->last_op = op & SROCE_OP_LAST ? SROCE_NO_OP : pkt->opcode;
 	if (op & SROCE_OP_LAST && op & (SROCE_OP_SEND | SROCE_OP_IMM))
 		sroce_respond_received(qp, pkt, op);
 }
@@ -571,10 +821,14 @@ static void sroce_respond_one(struct sroce_qp *qp, struct sroce_mail *mail,
 	struct sroce_pkt pkt;
 
 	sroce_mail_open(mail, &pkt);
+	if (mail->excess)
+		pkt.flags |= SROCE_PKT_EXCESS;
 	sroce_budget_use(budget, pkt.payload.len);
 	service = pkt.opcode & 0xe0;
 	if (qp->type == IB_QPT_RC && service == IB_OPCODE_RC)
 		sroce_respond_rc(qp, &pkt);
+	else if (qp->type == IB_QPT_UC && service == IB_OPCODE_UC)
+		sroce_respond_uc(qp, &pkt);
 	else if (sroce_qp_is_dgram(qp) && service == IB_OPCODE_UD)
 		sroce_respond_datagram(qp, mail, &pkt);
 	else
@@ -622,11 +876,43 @@ bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget)
 		}
 		list_del(&mail->node);
 		resp->nrequests--;
+		resp->nreads -= mail->counted;
 		sroce_respond_one(qp, mail, budget);
 	}
 	if (sroce_qp_can_receive(qp))
 		sroce_respond_ack(qp);
 	return more;
+}
+
+/**
+ * sroce_respond_queue() - let a request wait for its turn
+ * @qp: the QP
+ * @mail: the request
+ *
+ * READs and atomic operations that are here and not looked at are outstanding
+ * at the peer for sure, if they were not here before: then one more than was
+ * agreed is found.
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_respond_queue(struct sroce_qp *qp, struct sroce_mail *mail)
+{
+	struct sroce_responder *resp = &qp->resp;
+	struct sroce_pkt pkt;
+
+	list_add_tail(&mail->node, &resp->requests);
+	resp->nrequests++;
+	mail->counted = false;
+	mail->excess = false;
+	if (!(sroce_mail_opcode(mail)->flags & SROCE_OP_LIMITED))
+		return;
+	sroce_mail_open(mail, &pkt);
+	if (resp->any_read && psn_diff(pkt.psn, resp->last_read) <= 0)
+		return;
+	resp->any_read = true;
+	resp->last_read = pkt.psn;
+	mail->counted = true;
+	mail->excess = ++resp->nreads > resp->nsaved;
 }
 
 /**
@@ -646,5 +932,9 @@ void sroce_respond_reset(struct sroce_qp *qp, u32 psn)
 	resp->naked = false;
 	resp->ack_due = false;
 	resp->read.active = false;
+	resp->any_read = false;
+	resp->next_saved = 0;
+	if (resp->saved)
+		memset(resp->saved, 0, resp->nsaved * sizeof(*resp->saved));
 	qp->comm_est = false;
 }

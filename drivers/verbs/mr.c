@@ -8,13 +8,15 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
 
+#include "compat/compat.h"
 #include "device.h"
 #include "verbs/verbs.h"
 
 /* What a mandatory flag may ask for. */
 #define MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
-			 IB_ACCESS_MW_BIND | IB_ZERO_BASED)
+			 IB_ACCESS_MW_BIND | IB_ZERO_BASED | \
+			 IB_ACCESS_FLUSH_GLOBAL)
 
 static struct sroce_mr *mr_alloc(struct sroce_dev *dev)
 {

@@ -8,6 +8,7 @@
 #include <rdma/ib_pack.h>
 #include <rdma/ib_verbs.h>
 
+#include "compat/compat.h"
 #include "device.h"
 #include "verbs/verbs.h"
 
@@ -64,7 +65,9 @@ int sroce_query_device(struct ib_device *ib, struct ib_device_attr *attr,
 					  IB_DEVICE_SRQ_RESIZE |
 					  IB_DEVICE_MEM_MGT_EXTENSIONS |
 					  IB_DEVICE_MEM_WINDOW |
-					  IB_DEVICE_MEM_WINDOW_TYPE_2B,
+					  IB_DEVICE_MEM_WINDOW_TYPE_2B |
+					  IB_DEVICE_FLUSH_GLOBAL |
+					  IB_DEVICE_ATOMIC_WRITE,
 		.kernel_cap_flags	= IBK_ALLOW_USER_UNREG,
 		.max_send_sge		= SROCE_MAX_SGE,
 		.max_recv_sge		= SROCE_MAX_SGE,
@@ -81,7 +84,7 @@ int sroce_query_device(struct ib_device *ib, struct ib_device_attr *attr,
 		.max_qp_rd_atom		= SROCE_MAX_RD_ATOMIC,
 		.max_res_rd_atom	= SROCE_MAX_QP * SROCE_MAX_RD_ATOMIC,
 		.max_qp_init_rd_atom	= SROCE_MAX_RD_ATOMIC,
-		.atomic_cap		= IB_ATOMIC_NONE,
+		.atomic_cap		= IB_ATOMIC_GLOB,
 		.masked_atomic_cap	= IB_ATOMIC_NONE,
 		.max_mcast_grp		= SROCE_MAX_MCAST_GRP,
 		.max_mcast_qp_attach	= SROCE_MAX_MCAST_QP,

@@ -28,6 +28,7 @@ static int sroce_check_init(const struct ib_qp_init_attr *init,
 {
 	switch (init->qp_type) {
 	case IB_QPT_RC:
+	case IB_QPT_UC:
 	case IB_QPT_UD:
 		break;
 	case IB_QPT_GSI:

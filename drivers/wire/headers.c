@@ -87,6 +87,14 @@ void sroce_hdr_build(struct sroce_bth *bth, const struct sroce_pkt *pkt)
 		deth->src_qpn = cpu_to_be32(pkt->src_qpn & SROCE_24BITS);
 		p = deth + 1;
 	}
+	if (flags & SROCE_OP_FETH) {
+		struct sroce_feth *feth = p;
+
+		feth->bits = cpu_to_be32(pkt->flush_level <<
+					 SROCE_FETH_LEVEL_SHIFT |
+					 pkt->flush_place);
+		p = feth + 1;
+	}
 	if (flags & SROCE_OP_RETH) {
 		struct sroce_reth *reth = p;
 
@@ -158,6 +166,15 @@ void sroce_hdr_parse(const struct sroce_bth *bth, struct sroce_pkt *pkt)
 		pkt->qkey = be32_to_cpu(deth->qkey);
 		pkt->src_qpn = be32_to_cpu(deth->src_qpn) & SROCE_24BITS;
 		p = deth + 1;
+	}
+	if (flags & SROCE_OP_FETH) {
+		const struct sroce_feth *feth = p;
+		const u32 bits = be32_to_cpu(feth->bits);
+
+		pkt->flush_place = bits & SROCE_FETH_PLACE_MASK;
+		pkt->flush_level = bits >> SROCE_FETH_LEVEL_SHIFT &
+				   SROCE_FETH_LEVEL_MASK;
+		p = feth + 1;
 	}
 	if (flags & SROCE_OP_RETH) {
 		const struct sroce_reth *reth = p;

@@ -33,6 +33,15 @@ struct sroce_deth {
 	__be32	src_qpn;
 } __packed;
 
+/* FLUSH extended transport header, IBTA Annex A19. */
+struct sroce_feth {
+	__be32	bits;		/* 26 reserved bits, 2 of level, 4 of placement */
+} __packed;
+
+#define SROCE_FETH_PLACE_MASK	0xf
+#define SROCE_FETH_LEVEL_SHIFT	4
+#define SROCE_FETH_LEVEL_MASK	0x3
+
 /* RDMA extended transport header. */
 struct sroce_reth {
 	__be64	va;

@@ -5,6 +5,7 @@
 #include <linux/cache.h>
 #include <linux/init.h>
 
+#include "compat/compat.h"
 #include "wire/private.h"
 
 #define REQ		SROCE_OP_REQUEST
@@ -53,6 +54,10 @@ struct sroce_opcode sroce_opcodes[256] __ro_after_init = {
 		RSP | SROCE_OP_ATOMIC | ONLY | AETH | SROCE_OP_ATOMIC_ACK,
 	[IB_OPCODE_RC_COMPARE_SWAP].flags = ATOMIC_REQ | ONLY,
 	[IB_OPCODE_RC_FETCH_ADD].flags = ATOMIC_REQ | ONLY,
+	[IB_OPCODE_RC_FLUSH].flags =
+		REQ | SROCE_OP_FLUSH | ONLY | SROCE_OP_FETH | RETH,
+	[IB_OPCODE_RC_ATOMIC_WRITE].flags =
+		REQ | SROCE_OP_ATOMIC_WRITE | ONLY | RETH | SROCE_OP_PAYLOAD,
 
 	/*
 	 * Reserved, or of a newer specification: whoever sends them had better
@@ -92,6 +97,8 @@ static unsigned int __init hdr_len(u32 flags)
 
 	if (flags & SROCE_OP_DETH)
 		len += sizeof(struct sroce_deth);
+	if (flags & SROCE_OP_FETH)
+		len += sizeof(struct sroce_feth);
 	if (flags & SROCE_OP_RETH)
 		len += sizeof(struct sroce_reth);
 	if (flags & SROCE_OP_ATOMIC_ETH)

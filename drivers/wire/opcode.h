@@ -37,6 +37,11 @@ enum {
 
 	/* there may be payload, and pad */
 	SROCE_OP_PAYLOAD	= BIT(16),
+
+	/* more kinds, and the header of FLUSH, in front of RETH */
+	SROCE_OP_FLUSH		= BIT(17),
+	SROCE_OP_ATOMIC_WRITE	= BIT(18),
+	SROCE_OP_FETH		= BIT(19),
 };
 
 /* The service that an opcode belongs to: one of IB_OPCODE_{RC,UC,UD}. */

@@ -60,6 +60,23 @@ static inline struct net_device *dst_dev(const struct dst_entry *dst)
 }
 #endif
 
+#ifndef HAVE_IB_FLUSH
+/*
+ * The provider and the wire don't care that ib_core has no name for these.  It
+ * does refuse memory regions with IB_ACCESS_FLUSH_*, so FLUSH isn't offered.
+ */
+#define IB_WR_FLUSH			14
+#define IB_WR_ATOMIC_WRITE		15
+#define IB_WC_FLUSH			8
+#define IB_WC_ATOMIC_WRITE		9
+#define IB_OPCODE_RC_FLUSH		0x1c
+#define IB_OPCODE_RC_ATOMIC_WRITE	0x1d
+#define IB_ACCESS_FLUSH_GLOBAL		BIT(8)
+#define IB_ACCESS_FLUSH_PERSISTENT	BIT(9)
+#define IB_DEVICE_FLUSH_GLOBAL		0
+#define IB_DEVICE_ATOMIC_WRITE		BIT_ULL(40)
+#endif
+
 #ifndef HAVE_IB_ALLOC_DEVICE_WITH_NET
 /* Such kernels make every device in the initial network namespace. */
 #define ib_alloc_device_with_net(drv_struct, member, net) \

@@ -33,6 +33,7 @@ has HAVE_CREATE_CQ_BUNDLE rdma/ib_verbs.h \
 has HAVE_RESIZE_USER_CQ rdma/ib_verbs.h '\(\*resize_user_cq\)\('
 has HAVE_REG_USER_MR_DMAH rdma/ib_verbs.h \
 	'\(\*reg_user_mr\)\([^)]*struct ib_dmah \*'
+has HAVE_IB_FLUSH rdma/ib_verbs.h 'IB_WR_ATOMIC_WRITE ='
 has HAVE_IB_ALLOC_DEVICE_WITH_NET rdma/ib_verbs.h \
 	'# ?define ib_alloc_device_with_net\('
 has HAVE_UDP_TUNNEL_SOCK net/udp_tunnel.h \
