@@ -70,6 +70,10 @@ reliable()
 			pads lists wr_api inline short_message read_depth_and_fence
 	done
 	check "psn_wrap" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/psn_wrap" start_0xfffffe
+	check "atomic" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/atomic" fetch_add cmp_swap in_order
+	check "flush" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/flush" \
+		atomic_write_many flush_range flush_region
+	check "uc_ops" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/uc_ops" sizes every_mtu
 	judge 500
 }
 

@@ -43,6 +43,7 @@ pingpongs()
 	local kind
 	for kind in ll v4 v6; do
 		pingpong ibv_rc_pingpong "$kind" -s 4095 -n "$(scaled 50)"
+		pingpong ibv_uc_pingpong "$kind" -s 4095 -n "$(scaled 50)"
 		pingpong ibv_ud_pingpong "$kind" -s 1000 -n "$(scaled 50)"
 	done
 }
@@ -55,6 +56,9 @@ perftests()
 		perf "$p" -s 1048577 -n "$(scaled 5)"
 	done
 	perf ib_write_bw -s 65536 -n "$(scaled 20)" -q 4 -b
+	perf ib_write_bw -c UC -s 65536 -n "$(scaled 20)"
+	perf ib_atomic_bw -n "$(scaled 50)"
+	perf ib_atomic_bw -A CMP_AND_SWAP -n "$(scaled 50)"
 }
 
 pingpong_as_server() { sroce_serves; pingpongs; }
@@ -79,6 +83,13 @@ verified()
 			check "rc_ops $1 to $2 over $g" \
 				env SROCE_DEV="$1" SROCE_DEV2="$2" SROCE_GID="$g" "$HERE/rc_ops" "${ops[@]}"
 		done
+		check "uc_ops $1 to $2" env SROCE_DEV="$1" SROCE_DEV2="$2" "$HERE/uc_ops" \
+			sizes no_receive_is_dropped
+		check "atomic $1 to $2" env SROCE_DEV="$1" SROCE_DEV2="$2" "$HERE/atomic" \
+			fetch_add cmp_swap in_order fence
+		# not FLUSH: rdma_rxe computes its ICRC over the headers twice
+		check "flush $1 to $2" env SROCE_DEV="$1" SROCE_DEV2="$2" "$HERE/flush" \
+			atomic_write atomic_write_many
 		check "psn_wrap $1 to $2" env SROCE_DEV="$1" SROCE_DEV2="$2" "$HERE/psn_wrap"
 		check "ud_ops $1 to $2" env SROCE_DEV="$1" SROCE_DEV2="$2" "$HERE/ud_ops" \
 			ipv4 ipv6 ipv6_link_local wrong_qkey_is_dropped

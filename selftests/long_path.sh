@@ -16,6 +16,10 @@ rc_ops() { program rc_ops; }
 psn_wrap() { program psn_wrap; }
 rc_errors() { program rc_errors; }
 statuses() { program statuses; }
+uc_ops() { program uc_ops; }
+atomic() { program atomic; }
+flush() { program flush; }
+message_limits() { program message_limits depth_is_kept excess_is_refused depth_0_refuses most_sges; }
 rnr() { program rnr; }
 retry() { program retry; }
 ud_ops() { program ud_ops; }
@@ -33,4 +37,5 @@ mix()
 	must "mix" env SROCE_DEV=t0 "$LIB/mix"
 }
 
-cases rc_ops psn_wrap rc_errors statuses rnr retry ud_ops cq mr mw progress hostile_ring mix
+cases rc_ops uc_ops atomic flush message_limits psn_wrap rc_errors statuses rnr retry ud_ops cq \
+	mr mw progress hostile_ring mix

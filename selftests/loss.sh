@@ -49,6 +49,20 @@ windows()
 	must "windows" env SROCE_DEV=ta SROCE_DEV2=tb timeout -k 5 "$(slow 120)" "$HERE/mw" stream
 }
 
+# UC: what arrives is whole and in its place
+uc()
+{
+	need tc
+	modprobe -q sch_netem
+	pair
+	static_neighbours
+	knob super_packets N
+	ip netns exec stA tc qdisc add dev sta root netem limit 10000 loss 2% \
+		reorder 5% delay 1ms 2>"$WORK/words" || skip "no netem: $(head -n 1 "$WORK/words")"
+	must "uc_ops" env SROCE_DEV=ta SROCE_DEV2=tb UC_LOSSY=1 "$HERE/uc_ops" stream
+	sed -n 's/^# \([0-9].*\)/\1/p' "$WORK/check.out" | while read -r l; do note "$l"; done
+}
+
 # what is lost every time: the programmed number of retries, then the end
 total()
 {
@@ -83,4 +97,4 @@ stuck_packets()
 }
 
 cases none loss_1_percent loss_5_percent loss_1_percent_mtu_4096 duplication reordering delay \
-	bursts_lost bursts_reordered all_of_it windows total stuck_packets
+	bursts_lost bursts_reordered all_of_it windows uc total stuck_packets

@@ -51,7 +51,8 @@ static const struct rule rules[] = {
 	{ IBV_QPT_UC, RTS, RTS, 0, A_CUR | A_ACC | A_MIG },
 	{ IBV_QPT_UC, RTS, SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
 	{ IBV_QPT_UC, SQD, RTS, 0, A_CUR | A_ACC | A_MIG },
-	{ IBV_QPT_UC, SQD, SQD, 0, IBV_QP_AV | A_ACC | IBV_QP_PKEY_INDEX | A_MIG },
+	/* not AV: uverbs names the port along with it, which UC may not */
+	{ IBV_QPT_UC, SQD, SQD, 0, A_ACC | IBV_QP_PKEY_INDEX | A_MIG },
 	{ IBV_QPT_UC, SQE, RTS, 0, A_CUR | A_ACC },
 
 	{ IBV_QPT_UD, RESET, INIT, A_INIT | IBV_QP_QKEY, 0 },

@@ -20,12 +20,15 @@ latency() { ends; perftest_latency; }
 # the same checks of every byte and completion as on one device
 verified()
 {
-	local g
+	local g t
 
 	pair
 	for g in ipv4 ipv6 ll; do
 		check "rc_ops over $g" env SROCE_DEV=ta SROCE_DEV2=tb SROCE_GID="$g" \
 			"$HERE/rc_ops" sizes_mtu_1024 sizes_mtu_4096 pads scatter lists
+	done
+	for t in uc_ops atomic flush; do
+		check "$t" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/$t"
 	done
 	check "psn_wrap" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/psn_wrap"
 	check "rc_errors" env SROCE_DEV=ta SROCE_DEV2=tb "$HERE/rc_errors"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mix: SENDs, WRITEs, READs and FETCH_ADDs of random size and split between
- * SROCE_DEV and SROCE_DEV2, both ways at once, several in flight, every byte
+ * mix: SENDs, WRITEs, READs and atomic operations of random size and split
+ * between SROCE_DEV and SROCE_DEV2, both ways at once, several in flight, every byte
  * and every count checked. For paths that lose, double and reorder.
  *
  *   MIX_N	operations each way (default 200)
@@ -16,9 +16,12 @@
 #include "traffic.h"
 
 enum { MAXW = 16, SGES = 4 };
-enum { M_SEND, M_WRITE, M_WRITE_IMM, M_READ, M_ADD, M_KINDS };
+enum { M_SEND, M_WRITE, M_WRITE_IMM, M_READ, M_ADD, M_SWAP, M_AWRITE, M_KINDS };
 
-static const char *const kinds[] = { "SEND", "WRITE", "WRITE_IMM", "READ", "FETCH_ADD" };
+static const char *const kinds[] = { "SEND", "WRITE", "WRITE_IMM", "READ", "FETCH_ADD",
+				     "CMP_SWAP", "ATOMIC_WRITE" };
+
+#define CAP_ATOMIC_WRITE	(1ull << 40)
 
 struct slot {
 	bool busy, sent, received;
@@ -33,7 +36,7 @@ struct way {
 	struct end *from, *to;
 	struct slot s[MAXW];
 	struct buf counter, result;
-	uint64_t adds, posted, done;
+	uint64_t adds, planned, posted, done;
 	uint64_t order[2 * MAXW];	/* slots whose receives were posted, in order */
 	int head, tail;
 };
@@ -41,7 +44,7 @@ struct way {
 static struct end a, b;
 static struct way w[2];
 static int window;
-static bool atomics;
+static bool atomics, atomic_writes;
 static size_t max;
 static uint64_t st;
 
@@ -65,6 +68,22 @@ static void way_new(struct way *y, struct end *from, struct end *to)
 	y->result = buf_new(from->pd, 4096, ACC_ALL);
 }
 
+static bool is_add(int kind)
+{
+	return kind == M_ADD || kind == M_SWAP;
+}
+
+static int post_atomic_write(struct way *y, struct slot *s, int i)
+{
+	struct ibv_qp_ex *qpx = y->from->qpx;
+
+	ibv_wr_start(qpx);
+	qpx->wr_id = i;
+	qpx->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_write(qpx, s->rb.mr->rkey, (uintptr_t)s->rb.p, &s->seed);
+	return ibv_wr_complete(qpx);
+}
+
 static void post(struct way *y, int i)
 {
 	struct slot *s = &y->s[i];
@@ -73,7 +92,7 @@ static void post(struct way *y, int i)
 
 	s->busy = true;
 	s->sent = s->received = false;
-	s->kind = rnd(&st) % (atomics ? M_KINDS : M_ADD);
+	s->kind = rnd(&st) % (atomics ? M_KINDS - !atomic_writes : M_ADD);
 	s->seed = rnd(&st);
 	s->len = rnd(&st) % (rnd(&st) & 3 ? 3000 : max) + 1;
 	if (s->len > max)
@@ -96,14 +115,24 @@ static void post(struct way *y, int i)
 	case M_READ:
 		wr.opcode = IBV_WR_RDMA_READ;
 		break;
+	case M_AWRITE:
+		s->received = true;
+		memset(s->rb.p, 0xa5, s->rb.len);
+		rc = post_atomic_write(y, s, i);
+		REQUIRE(!rc, "ATOMIC WRITE: %s", strerror(rc));
+		y->posted++;
+		return;
 	default:
-		wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+		wr.opcode = s->kind == M_ADD ? IBV_WR_ATOMIC_FETCH_AND_ADD :
+					       IBV_WR_ATOMIC_CMP_AND_SWP;
 		s->nl = 1;
 		s->l[0] = (struct ibv_sge){ (uintptr_t)y->result.p + 8 * i, 8,
 					    y->result.mr->lkey };
 		wr.wr.atomic.remote_addr = (uintptr_t)y->counter.p;
 		wr.wr.atomic.rkey = y->counter.mr->rkey;
-		wr.wr.atomic.compare_add = 1;
+		/* what is before it in the queue is done before it: it does swap */
+		wr.wr.atomic.compare_add = s->kind == M_ADD ? 1 : y->planned;
+		wr.wr.atomic.swap = ++y->planned;
 	}
 	if (s->kind == M_SEND || s->kind == M_WRITE_IMM) {
 		rc = recv_post(y->to, i, s->kind == M_SEND ? s->r : NULL,
@@ -113,7 +142,7 @@ static void post(struct way *y, int i)
 	} else {
 		s->received = true;
 	}
-	if (s->kind != M_ADD) {
+	if (!is_add(s->kind)) {
 		memset(s->lb.p, 0x5a, s->lb.len);
 		memset(s->rb.p, 0xa5, s->rb.len);
 		sg_fill(s->kind == M_READ ? s->r : s->l, s->kind == M_READ ? s->nr : s->nl, s->seed);
@@ -137,10 +166,13 @@ static void settle(struct way *y, int i)
 
 	if (!s->sent || !s->received)
 		return;
-	if (s->kind == M_ADD) {
+	if (s->kind == M_AWRITE) {
+		REQUIRE(!memcmp(s->rb.p, &s->seed, 8) && not_byte(s->rb.p + 8, 64, 0xa5) < 0,
+			"ATOMIC WRITE wrote wrong bytes");
+	} else if (is_add(s->kind)) {
 		uint64_t got = ((uint64_t *)y->result.p)[i];
 
-		REQUIRE(got == y->adds, "FETCH_ADD returned %llu, want %llu",
+		REQUIRE(got == y->adds, "%s returned %llu, want %llu", kinds[s->kind],
 			(unsigned long long)got, (unsigned long long)y->adds);
 		y->adds++;
 	} else {
@@ -194,6 +226,14 @@ static bool reap(struct way *y, bool lossy)
 	return true;
 }
 
+static bool has_atomic_write(struct tdev *d)
+{
+	struct ibv_device_attr_ex at;
+
+	return !ibv_query_device_ex(d->ctx, NULL, &at) &&
+	       at.device_cap_flags_ex & CAP_ATOMIC_WRITE;
+}
+
 static void mix(void)
 {
 	struct qopt o = qopt();
@@ -211,6 +251,9 @@ static void mix(void)
 		  env("MIX_ATOMICS", 1);
 	if (!atomics)
 		t_note("without atomics");
+	atomic_writes = has_atomic_write(A) && has_atomic_write(B);
+	o.ex = true;
+	o.ops = atomic_writes ? IBV_QP_EX_WITH_ATOMIC_WRITE : 0;
 	for (o.mtu = IBV_MTU_256; mtu_bytes(o.mtu) < env("MIX_MTU", 1024) && o.mtu < IBV_MTU_4096;)
 		o.mtu++;
 	/* 34 ms; the retry count starts anew with every bit of progress */
@@ -249,7 +292,7 @@ static void mix(void)
 				}
 				w[k].head = w[k].tail = 0;
 				/* an ADD may have been done without an answer */
-				w[k].adds = *(uint64_t *)w[k].counter.p;
+				w[k].adds = w[k].planned = *(uint64_t *)w[k].counter.p;
 			}
 			pair_connect(&a, &b, &o);
 			last = now_ms();

@@ -12,7 +12,7 @@ RC, UC, RD, UD = 0x00, 0x20, 0x40, 0x60
 
 # opcode within the transport: (name, extended headers, payload, class)
 # extended headers: R = RETH 16, A = AtomicETH 28, K = AETH 4, k = AtomicAckETH 8,
-# I = ImmDt 4, V = IETH 4, D = DETH 8
+# I = ImmDt 4, V = IETH 4, D = DETH 8, X = FETH 4
 # payload: F exactly a path MTU, O up to one, L 1 to one, N none
 # class: q request, r response
 OPS = {
@@ -39,7 +39,7 @@ OPS = {
     20: ("FETCH_ADD", "A", "N", "q"),
     22: ("SEND_LAST_INV", "V", "L", "q"),
     23: ("SEND_ONLY_INV", "V", "O", "q"),
-    28: ("FLUSH", "RX", "N", "q"),
+    28: ("FLUSH", "XR", "N", "q"),
     29: ("ATOMIC_WRITE", "R", "L", "q"),
 }
 SIZES = {"R": 16, "A": 28, "K": 4, "k": 8, "I": 4, "V": 4, "D": 8, "X": 4}

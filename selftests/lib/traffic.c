@@ -144,6 +144,15 @@ static int post_ex(struct end *a, const struct xfer *x, struct ibv_sge *sg, int 
 	return ibv_wr_complete(q);
 }
 
+/* nothing else tells that a WRITE on UC has arrived */
+static int post_marker(struct end *a, struct end *b, uint64_t id)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND };
+	int rc = recv_post(b, id, NULL, 0);
+
+	return rc ? rc : send_post(a, &wr);
+}
+
 bool xfer_once(struct end *a, struct end *b, struct buf *la, struct buf *rb,
 	       const struct xfer *x)
 {
@@ -153,6 +162,7 @@ bool xfer_once(struct end *a, struct end *b, struct buf *la, struct buf *rb,
 	bool read = x->op == OP_READ;
 	bool recv = top_recv(x->op);
 	bool msg = x->op == OP_SEND || x->op == OP_SEND_IMM;
+	bool marked = x->op == OP_WRITE && a->qp->qp_type == IBV_QPT_UC;
 	uint64_t id = x->seed << 8 | x->op, rid = ~id;
 	uint32_t imm = htonl(0xab000000 + (uint32_t)x->seed);
 	struct ibv_sge ls[32], rs[32];
@@ -223,6 +233,12 @@ bool xfer_once(struct end *a, struct end *b, struct buf *la, struct buf *rb,
 		CHECK(wc.qp_num == a->qp->qp_num, "%s: sender qp_num %#x", what, wc.qp_num);
 		if (read)
 			CHECK(wc.byte_len == x->len, "%s: READ byte_len %u", what, wc.byte_len);
+	}
+	if (marked) {
+		rc = post_marker(a, b, rid);
+		if (!CHECK(!rc, "%s: post marker: %s", what, strerror(rc)) ||
+		    !want_wc(b->rcq, &wc, rid, IBV_WC_SUCCESS, what))
+			return false;
 	}
 	if (recv) {
 		bool with_imm = x->op != OP_SEND;

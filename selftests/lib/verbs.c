@@ -537,6 +537,7 @@ int end_qp(struct end *e, const struct qopt *o)
 			ia.send_ops_flags |= IBV_QP_EX_WITH_RDMA_READ |
 				IBV_QP_EX_WITH_SEND_WITH_INV |
 				IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+		ia.send_ops_flags |= o->ops;
 	}
 	e->qp = ibv_create_qp_ex(e->dev->ctx, &ia);
 	if (!e->qp)

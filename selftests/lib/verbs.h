@@ -110,6 +110,7 @@ struct qopt {
 	int cqe;
 	int sig_all;
 	bool ex;		/* also the ibv_wr_* interface */
+	uint64_t ops;		/* more send_ops_flags for that */
 	bool events;		/* CQs with a completion channel */
 	int access;		/* qp_access_flags */
 	enum ibv_mtu mtu;
