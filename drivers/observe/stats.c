@@ -45,8 +45,14 @@ u64 sroce_counter_sum(const struct sroce_stats __percpu *stats,
  */
 struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ib, u32 port)
 {
-	return rdma_alloc_hw_stats_struct(descs, ARRAY_SIZE(descs),
-					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
+	struct rdma_hw_stats *stats;
+
+	stats = rdma_alloc_hw_stats_struct(descs, ARRAY_SIZE(descs), 0);
+	/* Reading is cheap: not even those of this jiffy are good enough. */
+	if (stats)
+		stats->lifespan = -1;
+
+	return stats;
 }
 
 /**
