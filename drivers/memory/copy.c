@@ -93,33 +93,6 @@ void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg)
 }
 
 /**
- * sroce_segs_keep() - make segments fit to be kept beyond this moment
- * @seg: segments
- * @nseg: how many
- *
- * Who takes a window's binding away waits for its users.  So that they are
- * through soon, what is kept refers to the memory behind the window: that the
- * access was let in is what counts.
- *
- * Context: softirq or bottom halves off.
- */
-void sroce_segs_keep(struct sroce_seg *seg, unsigned int nseg)
-{
-	for (; nseg; nseg--, seg++) {
-		struct sroce_region *window = seg->region;
-
-		if (!window->parent)
-			continue;
-
-		/* It can't be destroyed as long as the window is bound. */
-		refcount_inc(&window->parent->users);
-		seg->iova += window->parent_iova - window->iova;
-		seg->region = window->parent;
-		sroce_region_put(window);
-	}
-}
-
-/**
  * sroce_payload_put() - give back what a payload holds
  * @payload: of any kind; has no bytes afterwards
  *

@@ -236,7 +236,6 @@ int sroce_segs_get(struct sroce_keys *keys, const struct ib_pd *pd, int access,
 		   const struct ib_sge *sge, unsigned int nsge, u32 skip,
 		   u32 len, struct sroce_seg *seg, unsigned int max);
 void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg);
-void sroce_segs_keep(struct sroce_seg *seg, unsigned int nseg);
 u64 *sroce_seg_word(const struct sroce_seg *seg);
 void sroce_payload_put(struct sroce_payload *payload);
 void sroce_payload_read(const struct sroce_payload *from, u32 off,

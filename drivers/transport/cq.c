@@ -101,16 +101,18 @@ int sroce_cq_post(struct sroce_cq *cq, const struct ib_wc *wc, bool solicited)
 	bool notify = false;
 	unsigned long flags;
 	int err = 0;
+	bool user;
 
 	spin_lock_irqsave(&cq->lock, flags);
 	ring = cq->ring;
+	user = ring->user;
 	if (cq->overflowed) {
 		err = -ENOSPC;
 	} else if (sroce_cq_unpolled(cq) == ring->mask) {
 		cq->overflowed = true;
 		err = -EOVERFLOW;
 	} else {
-		if (ring->user)
+		if (user)
 			sroce_cqe_to_user(wc, sroce_ring_slot(ring, ring->index));
 		else
 			*(struct ib_wc *)sroce_ring_slot(ring, ring->index) = *wc;
@@ -125,7 +127,7 @@ int sroce_cq_post(struct sroce_cq *cq, const struct ib_wc *wc, bool solicited)
 	spin_unlock_irqrestore(&cq->lock, flags);
 
 	if (notify && cq->ibcq.comp_handler) {
-		if (ring->user)
+		if (user)
 			cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 		else
 			sroce_queue_work(&cq->notify);
@@ -233,9 +235,8 @@ struct sroce_ring *sroce_cq_resize(struct sroce_cq *cq, struct sroce_ring *ring)
  * @cq: completion queue
  * @qp: the QP; others' may be gone, of them only the address is looked at
  *
- * Only the oldest entries are removed, as far as all are of this QP: entries
- * behind another QP's can't go without moving what a poller may be reading.
- * The provider leaves this to the kernel.
+ * Only the oldest entries are removed, as far as all are of this QP.  Those of a
+ * process stay: its index can't be moved while it polls.
  *
  * Context: process.
  */
@@ -247,18 +248,13 @@ void sroce_cq_purge(struct sroce_cq *cq, const struct ib_qp *qp)
 
 	spin_lock_irqsave(&cq->lock, flags);
 	ring = cq->ring;
-	for (left = sroce_cq_unpolled(cq); left; left--) {
-		void *slot = sroce_ring_slot(ring, cq->consumer);
-		bool own = ring->user ?
-			READ_ONCE(((struct ib_uverbs_wc *)slot)->qp_num) ==
-				qp->qp_num :
-			((struct ib_wc *)slot)->qp == qp;
+	for (left = ring->user ? 0 : sroce_cq_unpolled(cq); left; left--) {
+		struct ib_wc *wc = sroce_ring_slot(ring, cq->consumer);
 
-		if (!own)
+		if (wc->qp != qp)
 			break;
 		cq->consumer = (cq->consumer + 1) & ring->mask;
-	}
-	if (left != ((ring->index - ring->buf->consumer_index) & ring->mask))
 		WRITE_ONCE(ring->buf->consumer_index, cq->consumer);
+	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 }

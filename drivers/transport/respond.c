@@ -190,16 +190,18 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 {
 	struct sroce_responder *resp = &qp->resp;
 	enum sroce_read_end end = READ_DONE;
+	u8 copies = sroce_qp_copies(qp);
 	struct sroce_tx tx;
+	u32 unit;
 
 	sroce_tx_begin(&tx, qp->dev, qp->av);
+	unit = sroce_qp_unit(qp, &tx);
 	while (resp->read.active) {
-		u32 len = min(resp->read.length - resp->read.off,
-			      sroce_qp_unit(qp, &tx));
+		u32 len = min(resp->read.length - resp->read.off, unit);
 		bool first = !resp->read.off;
 		bool last = resp->read.off + len == resp->read.length;
 		struct sroce_pkt pkt = {
-			.flags = sroce_qp_copies(qp),
+			.flags = copies,
 			.pkey = 0xffff,
 			.qpn = qp->attr.dest_qp_num,
 			.psn = resp->read.psn,
@@ -228,6 +230,17 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 				sroce_tx_end(&tx);
 				sroce_respond_no_access(qp);
 				return READ_DONE;
+			}
+			/*
+			 * Who takes a window's binding away must not wait for
+			 * a slice in the mailbox of a peer.
+			 */
+			if (qp->rseg[0].region->parent && !copies &&
+			    tx.path == SROCE_PATH_LOCAL) {
+				sroce_segs_put(qp->rseg, n);
+				copies = SROCE_PKT_COPY;
+				unit = qp->mtu;
+				continue;
 			}
 			pkt.payload.kind = SROCE_PAYLOAD_SEGS;
 			pkt.payload.seg = qp->rseg;
