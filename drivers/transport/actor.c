@@ -62,6 +62,7 @@ static bool sroce_read_mail(struct sroce_qp *qp, struct sroce_budget *budget)
 {
 	struct sroce_mail *mail, *next;
 	struct sroce_pkt pkt;
+	bool request;
 
 	if (list_empty(&qp->inbox)) {
 		spin_lock(&qp->mail_lock);
@@ -74,13 +75,14 @@ static bool sroce_read_mail(struct sroce_qp *qp, struct sroce_budget *budget)
 		if (!sroce_budget_left(budget))
 			return true;
 		list_del(&mail->node);
+		request = sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST;
 		if (!sroce_qp_can_receive(qp) ||
-		    qp->resp.nrequests >= SROCE_MAILBOX) {
+		    (request && qp->resp.nrequests >= SROCE_MAILBOX)) {
 			sroce_count(qp->dev->stats, SROCE_CNT_DROP_STATE);
 			sroce_mail_free(mail);
 			continue;
 		}
-		if (sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST) {
+		if (request) {
 			sroce_respond_queue(qp, mail);
 			continue;
 		}
@@ -175,8 +177,12 @@ static void sroce_cpu_run(struct sroce_cpu *cpu)
 static void sroce_cpu_tasklet(struct tasklet_struct *t)
 {
 	struct sroce_cpu *cpu = from_tasklet(cpu, t, tasklet);
+	struct sroce_cpu *here = this_cpu_ptr(&sroce_cpus);
 
-	sroce_cpu_run(cpu);
+	/* That of a CPU that went offline runs on another one. */
+	if (cpu != here)
+		list_splice_tail_init(&cpu->ready, &here->ready);
+	sroce_cpu_run(here);
 }
 
 static void sroce_kick_bh(struct sroce_qp *qp, unsigned int event)

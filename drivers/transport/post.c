@@ -231,7 +231,7 @@ int sroce_qp_post_recv(struct sroce_qp *qp, const struct ib_recv_wr *wr,
 
 	err = sroce_rq_post(&qp->rq, wr, bad);
 	/* In the error state somebody has to flush it: who sees the other? */
-	smp_mb();
+	smp_mb();	/* pairs with the one in sroce_qp_error() */
 	if (READ_ONCE(qp->state) == IB_QPS_ERR)
 		sroce_qp_kick(qp, SROCE_EV_SEND);
 	return err;

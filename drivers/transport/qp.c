@@ -211,6 +211,7 @@ void sroce_qp_error(struct sroce_qp *qp)
 	if (qp->state == IB_QPS_ERR || qp->state == IB_QPS_RESET)
 		return;
 	WRITE_ONCE(qp->state, IB_QPS_ERR);
+	smp_mb();	/* pairs with the one in sroce_qp_post_recv() */
 	qp->resp.read.active = false;
 	qp->resp.ack_due = false;
 	/* Completions go out now; the mail is being walked, it goes later. */
@@ -568,6 +569,19 @@ static int sroce_modify_mtu(struct sroce_qp *qp, struct ib_qp_attr *attr,
 	return ib_mtu_enum_to_int(attr->path_mtu);
 }
 
+/* Answers that may be asked for again survive a change of their number. */
+static void sroce_saved_move(struct sroce_responder *resp,
+			     struct sroce_saved *to, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 1; i <= min(n, resp->nsaved); i++)
+		to[n - i] = resp->saved[(resp->next_saved - i) &
+					(resp->nsaved - 1)];
+	resp->nsaved = n;
+	resp->next_saved = 0;
+}
+
 /* The attributes that are just remembered. */
 static void sroce_modify_store(struct sroce_qp *qp,
 			       const struct ib_qp_attr *attr, int mask)
@@ -694,9 +708,8 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 		if (av || next == IB_QPS_RESET)
 			swap(av, qp->av);
 		if (mask & IB_QP_MAX_DEST_RD_ATOMIC) {
+			sroce_saved_move(&qp->resp, saved, nsaved);
 			swap(saved, qp->resp.saved);
-			qp->resp.nsaved = nsaved;
-			qp->resp.next_saved = 0;
 		}
 		if (mask & IB_QP_STATE)
 			sroce_modify_state(qp, next);

@@ -301,12 +301,17 @@ static void sroce_saved_add(struct sroce_qp *qp, const struct sroce_pkt *pkt,
 static const struct sroce_saved *sroce_saved_find(const struct sroce_qp *qp,
 						  const struct sroce_pkt *pkt)
 {
-	const struct sroce_saved *saved = qp->resp.saved;
+	const struct sroce_responder *resp = &qp->resp;
 	unsigned int i;
 
-	for (i = 0; i < qp->resp.nsaved; i++, saved++)
+	/* The latest first: PSNs come again. */
+	for (i = 1; i <= resp->nsaved; i++) {
+		const struct sroce_saved *saved = &resp->saved[
+			(resp->next_saved - i) & (resp->nsaved - 1)];
+
 		if (saved->opcode == pkt->opcode && saved->psn == pkt->psn)
 			return saved;
+	}
 	return NULL;
 }
 
@@ -892,7 +897,8 @@ bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget)
 		resp->nreads -= mail->counted;
 		sroce_respond_one(qp, mail, budget);
 	}
-	if (sroce_qp_can_receive(qp))
+	/* One that is behind a READ under way would tell that it is lost. */
+	if (sroce_qp_can_receive(qp) && !resp->read.active)
 		sroce_respond_ack(qp);
 	return more;
 }
@@ -910,20 +916,32 @@ bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget)
  */
 void sroce_respond_queue(struct sroce_qp *qp, struct sroce_mail *mail)
 {
+	u32 op = sroce_mail_opcode(mail)->flags;
 	struct sroce_responder *resp = &qp->resp;
+	bool limited = qp->type == IB_QPT_RC && op & SROCE_OP_LIMITED;
 	struct sroce_pkt pkt;
 
-	list_add_tail(&mail->node, &resp->requests);
-	resp->nrequests++;
 	mail->counted = false;
 	mail->excess = false;
-	if (!(sroce_mail_opcode(mail)->flags & SROCE_OP_LIMITED))
-		return;
-	sroce_mail_open(mail, &pkt);
-	if (resp->any_read && psn_diff(pkt.psn, resp->last_read) <= 0)
+	if (limited) {
+		sroce_mail_open(mail, &pkt);
+		/* What others send doesn't count. */
+		if (!sroce_pkt_is_from_peer(qp, &pkt)) {
+			sroce_mail_free(mail);
+			return;
+		}
+	}
+	list_add_tail(&mail->node, &resp->requests);
+	resp->nrequests++;
+	if (!limited ||
+	    (resp->any_read && psn_diff(pkt.psn, resp->last_read) <= 0))
 		return;
 	resp->any_read = true;
 	resp->last_read = pkt.psn;
+	/* A READ is asked for again from the middle as well. */
+	if (op & SROCE_OP_READ && pkt.dma_len <= SROCE_MAX_MSG)
+		resp->last_read = psn_add(pkt.psn, psn_count(pkt.dma_len,
+							     qp->mtu) - 1);
 	mail->counted = true;
 	mail->excess = ++resp->nreads > resp->nsaved;
 }
