@@ -53,8 +53,8 @@ same_both_ways()
 	single
 	SROCE_DEV=t0 "$HERE/rc_ops" sizes_mtu_1024 >/dev/null
 	for c in pkts bytes; do
-		d=$(($(counter sent_$c) - $(counter rcvd_$c)))
-		[ $d = 0 ] || fail "sent_$c and rcvd_$c differ by $d"
+		d=$(($(counter "sent_$c") - $(counter "rcvd_$c")))
+		[ "$d" = 0 ] || fail "sent_$c and rcvd_$c differ by $d"
 	done
 	[ "$(pma port_xmit_packets)" = "$(counter sent_pkts)" ] || fail "port_xmit_packets"
 	[ "$(pma port_rcv_data)" = $(($(counter rcvd_bytes) / 4)) ] || fail "port_rcv_data"
@@ -157,7 +157,7 @@ agent()
 	set -- $said
 	for n in port_xmit_data port_rcv_data port_xmit_packets port_rcv_packets \
 		 unicast_xmit_packets unicast_rcv_packets; do
-		x=$(pma $n)
+		x=$(pma "$n")
 		{ [ "$1" -gt 0 ] && [ "$x" -ge "$1" ]; } || fail "$n: QP 1 says $1, sysfs $x"
 		shift
 	done

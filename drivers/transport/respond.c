@@ -306,8 +306,8 @@ static const struct sroce_saved *sroce_saved_find(const struct sroce_qp *qp,
 
 	/* The latest first: PSNs come again. */
 	for (i = 1; i <= resp->nsaved; i++) {
-		const struct sroce_saved *saved = &resp->saved[
-			(resp->next_saved - i) & (resp->nsaved - 1)];
+		const struct sroce_saved *saved = resp->saved +
+			((resp->next_saved - i) & (resp->nsaved - 1));
 
 		if (saved->opcode == pkt->opcode && saved->psn == pkt->psn)
 			return saved;
