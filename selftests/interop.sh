@@ -116,5 +116,7 @@ lossy()
 		MIX_N="$(scaled 300)" MIX_MAX=20000 "$LIB/mix"
 }
 
+# It holds the port of the first namespace, which others need.
+trap 'rmmod rdma_rxe 2>/dev/null' EXIT
 cases pingpong_as_server pingpong_as_client verified perftest_as_server perftest_as_client \
 	cm_as_server cm_as_client lossy
