@@ -228,7 +228,7 @@ struct sroce_region *sroce_region_get(struct sroce_keys *keys, u32 key,
  * @len: bytes; 0 for the region as a whole, whatever @iova is
  *
  * As sroce_region_get(), with one more rule: a window's users wait for nothing
- * and keep bottom halves off, see sroce_region_revoke() and sroce_segs_keep().
+ * and keep bottom halves off, see sroce_region_revoke().
  *
  * Context: softirq or bottom halves off.
  * Return: as sroce_region_get(); -EPERM also for a window of another QP.
