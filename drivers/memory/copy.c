@@ -81,15 +81,127 @@ err_put:
 
 /**
  * sroce_segs_put() - give back what sroce_segs_get() took
- * @seg: segments
+ * @seg: segments; held or not
  * @nseg: how many
  *
  * Context: any.
  */
 void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg)
 {
+	sroce_segs_unhold(seg, nseg);
 	while (nseg--)
 		sroce_region_put(seg[nseg].region);
+}
+
+/* The region that the memory of a segment is in, and where in it. */
+static struct sroce_region *seg_source(const struct sroce_seg *seg, u64 *at)
+{
+	struct sroce_region *region = seg->region;
+
+	*at = seg->iova - region->iova;
+	if (!region->parent)
+		return region;
+
+	*at += region->parent_iova - region->parent->iova;
+
+	return region->parent;
+}
+
+/**
+ * sroce_segs_hold() - keep memory where it is, for a copy
+ * @seg: segments
+ * @nseg: how many
+ * @write: they are to be written to
+ * @missing: filled in when something is
+ *
+ * Whatever has a page table of its own, others may take memory from at any
+ * time but while it is held.
+ *
+ * Context: softirq or bottom halves off, until sroce_segs_unhold() or
+ * sroce_segs_put().
+ * Return: 0; or -EAGAIN with nothing held, and a reference in @missing.
+ */
+int sroce_segs_hold(struct sroce_seg *seg, unsigned int nseg, bool write,
+		    struct sroce_missing *missing)
+{
+	unsigned int i;
+
+	for (i = 0; i < nseg; i++) {
+		struct sroce_region *region;
+		int held;
+		u64 at;
+
+		region = seg_source(seg + i, &at);
+		if (!region->ops->hold)
+			continue;
+
+		held = region->ops->hold(region, at, seg[i].len, write);
+		if (held < 0) {
+			sroce_segs_unhold(seg, i);
+			refcount_inc(&region->users);
+			*missing = (struct sroce_missing){
+				.region	= region,
+				.at	= at,
+				.len	= seg[i].len,
+				.write	= write,
+			};
+			return held;
+		}
+		seg[i].held = held;
+	}
+
+	return 0;
+}
+
+/**
+ * sroce_segs_unhold() - let go of what sroce_segs_hold() holds
+ * @seg: segments; held or not
+ * @nseg: how many
+ *
+ * Context: as sroce_segs_hold(); any, if nothing is held.
+ */
+void sroce_segs_unhold(struct sroce_seg *seg, unsigned int nseg)
+{
+	for (; nseg--; seg++) {
+		struct sroce_region *region;
+		u64 at;
+
+		if (!seg->held)
+			continue;
+
+		region = seg_source(seg, &at);
+		region->ops->unhold(region, seg->held);
+		seg->held = 0;
+	}
+}
+
+/**
+ * sroce_payload_hold() - keep a payload where it is, for a copy
+ * @payload: of any kind
+ * @missing: filled in when something is
+ *
+ * Context: as sroce_segs_hold().
+ * Return: as sroce_segs_hold().
+ */
+int sroce_payload_hold(struct sroce_payload *payload,
+		       struct sroce_missing *missing)
+{
+	if (payload->kind != SROCE_PAYLOAD_SEGS)
+		return 0;
+
+	return sroce_segs_hold(payload->seg, payload->nseg, false, missing);
+}
+
+/**
+ * sroce_payload_unhold() - let go of what sroce_payload_hold() holds
+ * @payload: of any kind
+ *
+ * Context: as sroce_segs_unhold().
+ */
+void sroce_payload_unhold(struct sroce_payload *payload)
+{
+	if (payload->kind == SROCE_PAYLOAD_SEGS)
+		sroce_segs_unhold(payload->seg, payload->nseg);
 }
 
 /**
@@ -111,7 +223,7 @@ void sroce_payload_put(struct sroce_payload *payload)
 
 /**
  * sroce_seg_word() - the word that an atomic operation is about
- * @seg: segment of 8 bytes
+ * @seg: segment of 8 bytes, held
  *
  * Context: any.
  * Return: kernel virtual address, or NULL if the CPU couldn't access it as one:
@@ -200,7 +312,7 @@ static void segs_read(struct cursor *from, void *to, u32 len)
 
 /**
  * sroce_payload_read() - copy from a payload to one piece of kernel memory
- * @from: payload
+ * @from: payload, held
  * @off: first byte of @from
  * @to: kernel memory
  * @len: bytes; @off + @len is within @from
@@ -252,8 +364,8 @@ static void segs_write(struct cursor *from, struct cursor *to, u32 len)
 
 /**
  * sroce_payload_write() - copy all of a payload to segments
- * @from: payload
- * @to: segments, referenced for writing; together at least as long as @from
+ * @from: payload, held
+ * @to: segments, held for writing; together at least as long as @from
  * @nto: how many
  *
  * Within a payload bytes are written in order; if source and destination

@@ -9,6 +9,7 @@
 #ifndef SROCE_MEMORY_H
 #define SROCE_MEMORY_H
 
+#include <linux/atomic.h>
 #include <linux/bits.h>
 #include <linux/completion.h>
 #include <linux/refcount.h>
@@ -33,23 +34,54 @@ struct sroce_region;
 #define SROCE_MAX_REGION	BIT_ULL(46)
 
 /**
+ * struct sroce_gate - lets those who take memory away wait for its users
+ * @lock: one waits at a time
+ * @turn: which of @users counts who comes now
+ * @users: in the middle of an access
+ *
+ * A user enters, then looks whether the memory is there.  Who takes it away
+ * marks it as gone, then waits until all have left that may not have seen it;
+ * those who come meanwhile don't make the wait longer.
+ */
+struct sroce_gate {
+	spinlock_t	lock;
+	unsigned int	turn;
+	atomic_t	users[2];
+};
+
+/**
  * struct sroce_region_ops - a source of memory
  * @kind: name, for people
  * @check: is there memory behind the range, which is within the region?  0 or
  *	   -ERANGE.  Any context.  NULL: all of the region is memory.
+ * @addr: kernel virtual address of the byte that is @at bytes behind the
+ *	  first; @contig is set to how many lie one after the other from there
+ *	  on.  Held.  Any context.  NULL: &sroce_region.table tells.
+ * @hold: keep the range where it is until @unhold.  Bottom halves off, and so
+ *	  until then, for a copy.  Returns a number above 0 that @unhold gets, or
+ *	  -EAGAIN if memory of the range has to be made present first.  NULL: it
+ *	  always is.
+ * @unhold: see @hold
+ * @fault: make @len bytes present, and if that costs little up to @more bytes
+ *	   behind them, for writing if @write.  0 or -errno; that it succeeded
+ *	   says nothing of a moment later.  Process context, sleeps.
  * @release: unpin and give back everything; called once, when no one can
  *	     reach the memory any more.  Process context, may sleep.
  */
 struct sroce_region_ops {
 	const char *kind;
 	int (*check)(const struct sroce_region *region, u64 iova, u64 len);
+	void *(*addr)(const struct sroce_region *region, u64 at, u64 *contig);
+	int (*hold)(struct sroce_region *region, u64 at, u32 len, bool write);
+	void (*unhold)(struct sroce_region *region, int held);
+	int (*fault)(struct sroce_region *region, u64 at, u64 len, u64 more,
+		     bool write);
 	void (*release)(struct sroce_region *region);
 };
 
 /**
  * struct sroce_table - page table of a region: two levels, leaves of one page
- * @leaf: array of pointers to pages full of entries (kvcalloc'ed); NULL in a
- *	  region whose iova are kernel virtual addresses
+ * @leaf: array of pointers to pages full of entries (kvcalloc'ed)
  * @nentries: entries that there is room for
  * @shift: log2 of the bytes that one entry maps
  *
@@ -137,11 +169,32 @@ struct sroce_binding {
 	int	access;
 };
 
-/* A referenced piece of a region: every check has been made. */
+/**
+ * struct sroce_seg - a referenced piece of a region: every check has been made
+ * @region: referenced
+ * @iova: first byte
+ * @len: bytes
+ * @held: what &sroce_region_ops.hold gave, or 0
+ */
 struct sroce_seg {
 	struct sroce_region	*region;
 	u64			iova;
 	u32			len;
+	int			held;
+};
+
+/**
+ * struct sroce_missing - memory that an access has to wait for
+ * @region: that it is in, never a window; referenced
+ * @at: first byte, counted from the first of @region
+ * @len: bytes
+ * @write: it is to be written to
+ */
+struct sroce_missing {
+	struct sroce_region	*region;
+	u64			at;
+	u32			len;
+	bool			write;
 };
 
 enum sroce_payload_kind {
@@ -222,6 +275,12 @@ int sroce_fastreg_stage_page(struct sroce_region *region, u64 addr);
 int sroce_fastreg_bind(struct sroce_keys *keys, const struct ib_pd *pd,
 		       const struct sroce_binding *binding);
 
+/* gate.c */
+void sroce_gate_init(struct sroce_gate *gate);
+int sroce_gate_enter(struct sroce_gate *gate);
+void sroce_gate_leave(struct sroce_gate *gate, int held);
+void sroce_gate_wait(struct sroce_gate *gate);
+
 /* table.c */
 int sroce_table_alloc(struct sroce_table *table, u64 nentries, u8 shift);
 void sroce_table_free(struct sroce_table *table);
@@ -236,7 +295,13 @@ int sroce_segs_get(struct sroce_keys *keys, const struct ib_pd *pd, int access,
 		   const struct ib_sge *sge, unsigned int nsge, u32 skip,
 		   u32 len, struct sroce_seg *seg, unsigned int max);
 void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg);
+int sroce_segs_hold(struct sroce_seg *seg, unsigned int nseg, bool write,
+		    struct sroce_missing *missing);
+void sroce_segs_unhold(struct sroce_seg *seg, unsigned int nseg);
 u64 *sroce_seg_word(const struct sroce_seg *seg);
+int sroce_payload_hold(struct sroce_payload *payload,
+		       struct sroce_missing *missing);
+void sroce_payload_unhold(struct sroce_payload *payload);
 void sroce_payload_put(struct sroce_payload *payload);
 void sroce_payload_read(const struct sroce_payload *from, u32 off,
 			void *to, u32 len);

@@ -18,6 +18,13 @@ static int phys_check(const struct sroce_region *region, u64 iova, u64 len)
 	return virt_addr_valid(first) && virt_addr_valid(last) ? 0 : -ERANGE;
 }
 
+static void *phys_addr(const struct sroce_region *region, u64 at, u64 *contig)
+{
+	*contig = region->length - at;
+
+	return (void *)(uintptr_t)(region->iova + at);
+}
+
 static void phys_release(struct sroce_region *region)
 {
 }
@@ -25,6 +32,7 @@ static void phys_release(struct sroce_region *region)
 static const struct sroce_region_ops phys_ops = {
 	.kind		= "dma",
 	.check		= phys_check,
+	.addr		= phys_addr,
 	.release	= phys_release,
 };
 

@@ -171,7 +171,7 @@ void *sroce_table_addr(const struct sroce_table *table, u64 pos, u64 *left)
 
 /**
  * sroce_region_addr() - find a byte of a region
- * @region: referenced
+ * @region: referenced, and held
  * @iova: of the byte, within the region
  * @contig: set to the number of bytes that lie one after the other from there
  *	    on, at least 1 and not beyond the region
@@ -193,12 +193,11 @@ void *sroce_region_addr(const struct sroce_region *region, u64 iova,
 		return addr;
 	}
 
-	if (!region->table.leaf) {
-		*contig = region->length - at;
-		return (void *)(uintptr_t)iova;
-	}
-
-	addr = sroce_table_addr(&region->table, region->offset + at, &left);
+	if (region->ops->addr)
+		addr = region->ops->addr(region, at, &left);
+	else
+		addr = sroce_table_addr(&region->table, region->offset + at,
+					&left);
 	*contig = min(left, region->length - at);
 
 	return addr;

@@ -28,6 +28,7 @@ static struct sroce_slice *slice_make(struct sroce_pkt *pkt)
 		slice->pkt.payload.seg = slice->seg;
 		memcpy(slice->seg, payload->seg,
 		       payload->nseg * sizeof(slice->seg[0]));
+		sroce_segs_unhold(slice->seg, payload->nseg);
 		payload->kind = SROCE_PAYLOAD_NONE;
 		return slice;
 	}
