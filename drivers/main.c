@@ -67,9 +67,17 @@ static int __init sroce_init(void)
 {
 	int err;
 
-	err = sroce_transport_init();
+	err = sroce_odp_init();
 	if (err)
 		return err;
+
+	err = sroce_prefetch_init();
+	if (err)
+		goto err_odp;
+
+	err = sroce_transport_init();
+	if (err)
+		goto err_prefetch;
 
 	err = sroce_wire_init();
 	if (err)
@@ -87,6 +95,10 @@ err_wire:
 	sroce_wire_exit();
 err_transport:
 	sroce_transport_exit();
+err_prefetch:
+	sroce_prefetch_exit();
+err_odp:
+	sroce_odp_exit();
 	return err;
 }
 
@@ -98,6 +110,8 @@ static void __exit sroce_exit(void)
 	sroce_device_exit();
 	sroce_wire_exit();
 	sroce_transport_exit();
+	sroce_prefetch_exit();
+	sroce_odp_exit();
 
 	/* Functions of ours may still be due after a grace period. */
 	rcu_barrier();

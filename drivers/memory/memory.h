@@ -28,6 +28,7 @@ struct sroce_keys {
 	u32		next;
 };
 
+struct sroce_odp;
 struct sroce_region;
 
 /* The longest region, in bytes; what the device reports as max_mr_size. */
@@ -125,6 +126,7 @@ enum sroce_region_state {
  * @staged: of a fast registered region: the table of the next registration
  * @nstaged: entries of it, 0 if there is none
  * @nmapped: entries of @table
+ * @odp: of an on-demand region: the rest
  * @rcu: lookups are under RCU
  */
 struct sroce_region {
@@ -150,6 +152,7 @@ struct sroce_region {
 	struct sroce_table		staged;
 	u32				nstaged;
 	u32				nmapped;
+	struct sroce_odp		*odp;
 	struct rcu_head			rcu;
 };
 
@@ -258,6 +261,42 @@ struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
 
 /* phys.c: all of the kernel's memory, for kernel users */
 struct sroce_region *sroce_region_phys(struct ib_pd *pd, int access);
+
+/* odp.c: user memory that is not pinned */
+/**
+ * struct sroce_odp_stats - of an on-demand region
+ * @shift: log2 of the bytes of a block
+ * @present: blocks that are there
+ * @tables: tables, each for 2 MiB of address space
+ * @faults: blocks made present because they were accessed
+ * @invalidations: blocks taken away
+ * @prefetches: blocks made present by advice
+ */
+struct sroce_odp_stats {
+	u8	shift;
+	u64	present;
+	u64	tables;
+	u64	faults;
+	u64	invalidations;
+	u64	prefetches;
+};
+
+int sroce_odp_init(void);
+void sroce_odp_exit(void);
+struct sroce_region *sroce_region_odp(struct ib_pd *pd, u64 start, u64 length,
+				      u64 iova, int access);
+bool sroce_region_is_odp(const struct sroce_region *region);
+int sroce_odp_prefetch(struct sroce_region *region, u64 iova, u64 length,
+		       bool write, bool fault);
+void sroce_odp_stats(const struct sroce_region *region,
+		     struct sroce_odp_stats *stats);
+
+/* prefetch.c */
+int sroce_prefetch_init(void);
+void sroce_prefetch_exit(void);
+int sroce_prefetch(struct sroce_keys *keys, const struct ib_pd *pd,
+		   const struct ib_sge *sge, unsigned int nsge, bool write,
+		   bool fault, bool wait);
 
 /* window.c: memory windows */
 struct sroce_region *sroce_region_window(const struct ib_pd *pd,

@@ -41,6 +41,7 @@ struct rdma_hw_stats;
 	X(ACCESS_ERR,		"remote_access_errors")			\
 	X(LOCAL_ERR,		"local_errors")				\
 	X(LOCAL_SLICES,		"same_host_slices")			\
+	X(ODP_FAULTS,		"odp_page_faults")			\
 	X(DROP_ICRC,		"drop_icrc")				\
 	X(DROP_MALFORMED,	"drop_malformed")			\
 	X(DROP_NO_QP,		"drop_no_qp")				\

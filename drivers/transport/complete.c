@@ -215,30 +215,38 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	}
 }
 
-/* Write bytes of a response to its target.  False: the QP ends in error. */
+/*
+ * Write bytes of a response to its target.  False: it isn't done, be it that
+ * the QP ends in error, or that the actor is parked.
+ */
 static bool sroce_complete_scatter(struct sroce_qp *qp,
 				   const struct sroce_swqe *wqe, u32 off,
-				   const struct sroce_payload *payload)
+				   struct sroce_payload *payload)
 {
-	int n;
+	int n, err;
 
 	if (!payload->len)
 		return true;
 	n = sroce_segs_get(&qp->dev->keys, qp->pd, IB_ACCESS_LOCAL_WRITE,
 			   wqe->sge, wqe->num_sge, off, payload->len, qp->seg,
 			   ARRAY_SIZE(qp->seg));
-	if (n < 0) {
-		sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
-		sroce_complete_failed(qp, IB_WC_LOC_PROT_ERR);
+	err = n < 0 ? n : sroce_copy(qp, payload, qp->seg, n,
+				     wqe->length - off - payload->len);
+	if (!err)
+		return true;
+	if (err == -EAGAIN)
+		return false;
+	if (err == -EIO) {
+		sroce_complete_lost(qp);
 		return false;
 	}
-	sroce_payload_write(payload, qp->seg, n);
-	sroce_segs_put(qp->seg, n);
-	return true;
+	sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
+	sroce_complete_failed(qp, IB_WC_LOC_PROT_ERR);
+	return false;
 }
 
 static void sroce_complete_read(struct sroce_qp *qp, struct sroce_swqe *wqe,
-				const struct sroce_pkt *pkt)
+				struct sroce_pkt *pkt)
 {
 	u32 len = pkt->payload.len;
 	u32 off, end;
@@ -272,7 +280,7 @@ static void sroce_complete_single(struct sroce_qp *qp, struct sroce_swqe *wqe,
 				  const struct sroce_pkt *pkt)
 {
 	/* The target of an atomic operation gets the host's byte order. */
-	const struct sroce_payload orig = {
+	struct sroce_payload orig = {
 		.kind = SROCE_PAYLOAD_BUF,
 		.len = sroce_swqe_is_atomic(wqe) ? sizeof(pkt->orig) : 0,
 		.buf = &pkt->orig,
@@ -310,8 +318,7 @@ static bool sroce_response_fits(const struct sroce_swqe *wqe,
 	}
 }
 
-static void sroce_complete_response(struct sroce_qp *qp,
-				    const struct sroce_pkt *pkt)
+static void sroce_complete_response(struct sroce_qp *qp, struct sroce_pkt *pkt)
 {
 	struct sroce_swqe *wqe;
 
@@ -338,9 +345,11 @@ static void sroce_complete_response(struct sroce_qp *qp,
  * @qp: the QP
  * @pkt: what came; the payload stays the caller's
  *
+ * If this parks the actor, it is to be called again with the same.
+ *
  * Context: softirq or bottom halves off, the token held.
  */
-void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+void sroce_complete(struct sroce_qp *qp, struct sroce_pkt *pkt)
 {
 	struct sroce_stats __percpu *stats = qp->dev->stats;
 	s32 ahead;

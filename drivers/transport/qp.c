@@ -212,6 +212,7 @@ void sroce_qp_error(struct sroce_qp *qp)
 		return;
 	WRITE_ONCE(qp->state, IB_QPS_ERR);
 	smp_mb();	/* pairs with the one in sroce_qp_post_recv() */
+	sroce_fault_forget(qp);
 	qp->resp.read.active = false;
 	qp->resp.ack_due = false;
 	/* Completions go out now; the mail is being walked, it goes later. */
@@ -451,6 +452,7 @@ struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 	qp->sq.sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	sroce_attr_reset(qp);
 	sroce_timers_init(qp);
+	sroce_fault_init(qp);
 	sroce_respond_reset(qp, 0);
 
 	err = sroce_sq_init(qp, &init->cap, uctx);
@@ -478,6 +480,7 @@ err_free:
 static void sroce_qp_reset(struct sroce_qp *qp, bool close)
 {
 	WRITE_ONCE(qp->state, IB_QPS_RESET);
+	sroce_fault_forget(qp);
 	/* The next peer has no use of the windows of this one. */
 	qp->tag = atomic64_inc_return(&sroce_qp_tags);
 	sroce_qp_drop_mail(qp, close);
@@ -509,6 +512,7 @@ void sroce_qp_destroy(struct sroce_qp *qp)
 
 	/* Nobody arms them any more: only an actor does, and it is retired. */
 	sroce_timers_stop(qp);
+	sroce_fault_stop(qp);
 	cancel_work_sync(&qp->work);
 	if (qp->av)
 		sroce_av_put(qp->av);

@@ -30,6 +30,7 @@ enum {
 	SROCE_EV_TIMER,		/* the retransmit timer fired */
 	SROCE_EV_WAIT,		/* the wait timer fired: RNR, transmit room */
 	SROCE_EV_AGAIN,		/* the budget was used up */
+	SROCE_EV_FAULT,		/* memory was made present, or can't be */
 };
 
 /* Bits of sroce_qp.flags. */
@@ -233,6 +234,26 @@ struct sroce_responder {
 };
 
 /**
+ * struct sroce_fault - memory that an actor waits for
+ * @parked: the actor waits
+ * @busy: @work is on its way: set by the actor, cleared by @work
+ * @err: what came of it
+ * @more: bytes behind @missing that will be wanted next
+ * @missing: what; its region is referenced until the actor has seen @err
+ * @events: of the time that the actor is parked
+ * @work: makes the memory present
+ */
+struct sroce_fault {
+	bool			parked;
+	bool			busy;
+	int			err;
+	u32			more;
+	struct sroce_missing	missing;
+	unsigned long		events;
+	struct work_struct	work;
+};
+
+/**
  * struct sroce_qp - protocol state of a QP
  * @token: who holds it is the actor; taken with bottom halves off, and by
  *	   trylock but for modify, query and destroy
@@ -294,6 +315,7 @@ struct sroce_qp {
 	struct timer_list	timer;
 	struct hrtimer		wait_timer;
 	struct work_struct	work;
+	struct sroce_fault	fault;
 	refcount_t		refs;
 	struct rcu_head		rcu;
 
@@ -429,7 +451,7 @@ void sroce_request_rewind(struct sroce_qp *qp);
 u32 sroce_read_chunk_end(const struct sroce_swqe *wqe, u32 off);
 
 /* complete.c; the token is held */
-void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt);
+void sroce_complete(struct sroce_qp *qp, struct sroce_pkt *pkt);
 void sroce_complete_local(struct sroce_qp *qp);
 void sroce_complete_local_error(struct sroce_qp *qp);
 void sroce_complete_timeout(struct sroce_qp *qp);
@@ -449,6 +471,19 @@ void sroce_timer_check(struct sroce_qp *qp);
 void sroce_wait_for_room(struct sroce_qp *qp);
 void sroce_wait_for_rnr(struct sroce_qp *qp, u8 code);
 void sroce_wait_over(struct sroce_qp *qp);
+
+/* fault.c; the token is held, but for init and stop */
+int sroce_faults_init(void);
+void sroce_faults_exit(void);
+void sroce_fault_init(struct sroce_qp *qp);
+void sroce_fault_stop(struct sroce_qp *qp);
+bool sroce_fault_begin_run(struct sroce_qp *qp, unsigned long *events);
+void sroce_fault_end_run(struct sroce_qp *qp);
+void sroce_fault_forget(struct sroce_qp *qp);
+int sroce_hold(struct sroce_qp *qp, struct sroce_seg *seg, unsigned int nseg,
+	       bool write, u32 more);
+int sroce_copy(struct sroce_qp *qp, struct sroce_payload *from,
+	       struct sroce_seg *to, unsigned int nto, u32 more);
 
 /* srq.c; the token is held */
 bool sroce_srq_take(struct sroce_srq *srq, struct sroce_rwqe *wqe);

@@ -57,34 +57,35 @@ static u8 sroce_send_opcode(const struct sroce_swqe *wqe, enum sroce_part part)
 }
 
 /*
- * Payload of a piece of the message.  0, or the status that the work request
- * is to be completed with.
+ * Payload of a piece of the message, held.  0; -EAGAIN when the actor is
+ * parked; else the memory is not ours to read.
  */
-static enum ib_wc_status sroce_send_payload(struct sroce_qp *qp,
-					    struct sroce_swqe *wqe, u32 off,
-					    u32 len,
-					    struct sroce_payload *payload)
+static int sroce_send_payload(struct sroce_qp *qp, struct sroce_swqe *wqe,
+			      u32 off, u32 len, struct sroce_payload *payload)
 {
-	int n;
+	int n, err;
 
 	payload->len = len;
 	if (!len) {
 		payload->kind = SROCE_PAYLOAD_NONE;
-		return IB_WC_SUCCESS;
+		return 0;
 	}
 	if (wqe->is_inline) {
 		payload->kind = SROCE_PAYLOAD_BUF;
 		payload->buf = wqe->data + off;
-		return IB_WC_SUCCESS;
+		return 0;
 	}
 	n = sroce_segs_get(&qp->dev->keys, qp->pd, 0, wqe->sge, wqe->num_sge,
 			   off, len, qp->seg, ARRAY_SIZE(qp->seg));
 	if (n < 0)
-		return IB_WC_LOC_PROT_ERR;
+		return n;
+	err = sroce_hold(qp, qp->seg, n, false, wqe->length - off - len);
+	if (err)
+		return err;
 	payload->kind = SROCE_PAYLOAD_SEGS;
 	payload->seg = qp->seg;
 	payload->nseg = n;
-	return IB_WC_SUCCESS;
+	return 0;
 }
 
 /**
@@ -205,15 +206,15 @@ static void sroce_send_single(struct sroce_qp *qp, struct sroce_tx *tx,
 	sroce_request_sent(qp, 1);
 }
 
-static enum ib_wc_status sroce_send_data(struct sroce_qp *qp,
-					 struct sroce_tx *tx,
-					 struct sroce_swqe *wqe, u32 window,
-					 struct sroce_budget *budget)
+/* As sroce_send_payload(). */
+static int sroce_send_data(struct sroce_qp *qp, struct sroce_tx *tx,
+			   struct sroce_swqe *wqe, u32 window,
+			   struct sroce_budget *budget)
 {
 	struct sroce_requester *req = &qp->req;
 	u32 len = min(wqe->length - req->off, sroce_qp_unit(qp, tx));
 	enum sroce_part part = 0;
-	enum ib_wc_status status;
+	int err;
 	struct sroce_pkt pkt = {
 		.flags = sroce_qp_copies(qp),
 		.pkey = SROCE_PKEY,
@@ -226,6 +227,10 @@ static enum ib_wc_status sroce_send_data(struct sroce_qp *qp,
 		.imm = wqe->imm,
 		.ieth = wqe->inv_key,
 	};
+
+	err = sroce_send_payload(qp, wqe, req->off, len, &pkt.payload);
+	if (err)
+		return err;
 
 	if (!req->off)
 		part |= PART_FIRST;
@@ -245,15 +250,12 @@ static enum ib_wc_status sroce_send_data(struct sroce_qp *qp,
 	if (part & PART_LAST && wqe->solicited)
 		pkt.flags |= SROCE_PKT_SE;
 
-	status = sroce_send_payload(qp, wqe, req->off, len, &pkt.payload);
-	if (status != IB_WC_SUCCESS)
-		return status;
 	/* A packet that can't be sent is a packet lost: the timer sees to it. */
 	sroce_tx_add(tx, &pkt);
 	sroce_budget_use(budget, len);
 	req->off += len;
 	sroce_request_sent(qp, pkt.npsn);
-	return IB_WC_SUCCESS;
+	return 0;
 }
 
 /* What takes no packet.  IBTA 10.6.5 and 10.6.7. */
@@ -326,9 +328,14 @@ static bool sroce_request_one(struct sroce_qp *qp, struct sroce_tx *tx,
 		else
 			sroce_send_single(qp, tx, wqe, budget);
 	} else {
+		int err = 0;
+
 		if (wqe->status == IB_WC_SUCCESS)
-			wqe->status = sroce_send_data(qp, tx, wqe, window,
-						      budget);
+			err = sroce_send_data(qp, tx, wqe, window, budget);
+		if (err == -EAGAIN)
+			return false;
+		if (err)
+			wqe->status = IB_WC_LOC_PROT_ERR;
 		if (wqe->status != IB_WC_SUCCESS) {
 			req->stop = true;
 			return false;
@@ -392,9 +399,9 @@ static bool sroce_request_connected(struct sroce_qp *qp, struct sroce_budget *bu
 	return more;
 }
 
-static enum ib_wc_status sroce_send_datagram(struct sroce_qp *qp,
-					     struct sroce_tx *tx,
-					     struct sroce_swqe *wqe)
+/* As sroce_send_payload(); -EMSGSIZE for one that is too long. */
+static int sroce_send_datagram(struct sroce_qp *qp, struct sroce_tx *tx,
+			       struct sroce_swqe *wqe)
 {
 	struct sroce_pkt pkt = {
 		.opcode = wqe->opcode == IB_WR_SEND_WITH_IMM ?
@@ -409,16 +416,16 @@ static enum ib_wc_status sroce_send_datagram(struct sroce_qp *qp,
 		.src_qpn = qp->qpn,
 		.imm = wqe->imm,
 	};
-	enum ib_wc_status status;
+	int err;
 
 	if (wqe->length > qp->mtu)
-		return IB_WC_LOC_LEN_ERR;
-	status = sroce_send_payload(qp, wqe, 0, wqe->length, &pkt.payload);
-	if (status != IB_WC_SUCCESS)
-		return status;
+		return -EMSGSIZE;
+	err = sroce_send_payload(qp, wqe, 0, wqe->length, &pkt.payload);
+	if (err)
+		return err;
 	sroce_tx_add(tx, &pkt);
 	qp->req.psn = psn_add(qp->req.psn, 1);
-	return IB_WC_SUCCESS;
+	return 0;
 }
 
 /* A datagram is done when it is sent: there is no answer to wait for. */
@@ -429,6 +436,7 @@ static bool sroce_request_datagrams(struct sroce_qp *qp,
 	enum ib_wc_status status;
 	struct sroce_swqe *wqe;
 	struct sroce_tx tx;
+	int err;
 
 	while (!qp->room_wait && qp->state == IB_QPS_RTS) {
 		wqe = sroce_request_current(qp);
@@ -445,8 +453,13 @@ static bool sroce_request_datagrams(struct sroce_qp *qp,
 				sroce_wait_for_room(qp);
 				break;
 			}
-			status = sroce_send_datagram(qp, &tx, wqe);
+			err = sroce_send_datagram(qp, &tx, wqe);
 			sroce_tx_end(&tx);
+			if (err == -EAGAIN)
+				break;
+			if (err)
+				status = err == -EMSGSIZE ? IB_WC_LOC_LEN_ERR :
+							    IB_WC_LOC_PROT_ERR;
 		}
 		req->next++;
 		sroce_sq_complete(qp, status);

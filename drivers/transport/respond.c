@@ -124,23 +124,24 @@ static void sroce_respond_recv_fail(struct sroce_qp *qp,
 	sroce_qp_error(qp);
 }
 
-/* Write bytes to the receive request at hand.  False: its memory is not ours */
-static bool sroce_scatter(struct sroce_qp *qp, u32 off,
-			  const struct sroce_payload *payload)
+/*
+ * Write bytes to the receive request at hand.  0, what sroce_copy() says, or
+ * what else tells that its memory is not ours.
+ */
+static int sroce_scatter(struct sroce_qp *qp, u32 off,
+			 struct sroce_payload *payload)
 {
 	struct sroce_rwqe *wqe = qp->rq.cur;
 	int n;
 
 	if (!payload->len)
-		return true;
+		return 0;
 	n = sroce_segs_get(&qp->dev->keys, qp->rq.pd, IB_ACCESS_LOCAL_WRITE,
 			   wqe->sge, wqe->num_sge, off, payload->len,
 			   qp->rseg, ARRAY_SIZE(qp->rseg));
 	if (n < 0)
-		return false;
-	sroce_payload_write(payload, qp->rseg, n);
-	sroce_segs_put(qp->rseg, n);
-	return true;
+		return n;
+	return sroce_copy(qp, payload, qp->rseg, n, 0);
 }
 
 /*
@@ -183,7 +184,7 @@ static bool sroce_remote_ok(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
  * READ responses are sent a few at a time, and requests behind the READ wait
  * for them: they might overwrite what it reads.
  */
-enum sroce_read_end { READ_DONE, READ_BUDGET, READ_ROOM };
+enum sroce_read_end { READ_DONE, READ_BUDGET, READ_ROOM, READ_PARKED };
 
 static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 					      struct sroce_budget *budget)
@@ -221,10 +222,20 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 			break;
 		}
 		if (len) {
+			int err;
+
 			n = sroce_remote_segs(qp, resp->read.rkey,
 					      resp->read.va + resp->read.off,
 					      len, IB_ACCESS_REMOTE_READ);
-			if (n < 0) {
+			err = n < 0 ? n :
+			      sroce_hold(qp, qp->rseg, n, false,
+					 resp->read.length - resp->read.off -
+					 len);
+			if (err == -EAGAIN) {
+				end = READ_PARKED;
+				break;
+			}
+			if (err) {
 				resp->read.active = false;
 				resp->psn = resp->read.psn;
 				sroce_tx_end(&tx);
@@ -428,11 +439,22 @@ static void sroce_respond_rnr(struct sroce_qp *qp)
 	qp->resp.early = qp->resp.psn;
 }
 
-/* Each returns true when the packet is executed. */
-static bool sroce_respond_send_op(struct sroce_qp *qp,
-				  const struct sroce_pkt *pkt, u32 op)
+/* The payload can't be had any more: as if the packet had not come. */
+static void sroce_respond_lost(struct sroce_qp *qp, u32 psn)
+{
+	if (!sroce_uc_drop(qp, SROCE_CNT_DROP_NOMEM))
+		sroce_respond_early(qp, psn);
+}
+
+/*
+ * Each returns true when the packet is executed.  If not, the peer has been
+ * told why, or the actor is parked.
+ */
+static bool sroce_respond_send_op(struct sroce_qp *qp, struct sroce_pkt *pkt,
+				  u32 op)
 {
 	struct sroce_responder *resp = &qp->resp;
+	int err;
 
 	if (!sroce_rq_take(qp)) {
 		sroce_respond_rnr(qp);
@@ -445,7 +467,14 @@ static bool sroce_respond_send_op(struct sroce_qp *qp,
 					AETH_NAK_INV_REQ);
 		return false;
 	}
-	if (!sroce_scatter(qp, resp->off, &pkt->payload)) {
+	err = sroce_scatter(qp, resp->off, &pkt->payload);
+	if (err == -EAGAIN)
+		return false;
+	if (err == -EIO) {
+		sroce_respond_lost(qp, pkt->psn);
+		return false;
+	}
+	if (err) {
 		sroce_respond_recv_fail(qp, IB_WC_LOC_PROT_ERR,
 					AETH_NAK_REM_OP);
 		return false;
@@ -463,12 +492,12 @@ static bool sroce_respond_send_op(struct sroce_qp *qp,
 	return true;
 }
 
-static bool sroce_respond_write_op(struct sroce_qp *qp,
-				   const struct sroce_pkt *pkt, u32 op)
+static bool sroce_respond_write_op(struct sroce_qp *qp, struct sroce_pkt *pkt,
+				   u32 op)
 {
 	struct sroce_responder *resp = &qp->resp;
 	u32 len = pkt->payload.len;
-	int n;
+	int n, err;
 
 	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_WRITE)) {
 		sroce_respond_invalid(qp);
@@ -501,12 +530,18 @@ static bool sroce_respond_write_op(struct sroce_qp *qp,
 	if (len) {
 		n = sroce_remote_segs(qp, resp->rkey, resp->va, len,
 				      IB_ACCESS_REMOTE_WRITE);
-		if (n < 0) {
+		err = n < 0 ? n : sroce_copy(qp, &pkt->payload, qp->rseg, n,
+					     resp->resid - len);
+		if (err == -EAGAIN)
+			return false;
+		if (err == -EIO) {
+			sroce_respond_lost(qp, pkt->psn);
+			return false;
+		}
+		if (err) {
 			sroce_respond_no_access(qp);
 			return false;
 		}
-		sroce_payload_write(&pkt->payload, qp->rseg, n);
-		sroce_segs_put(qp->rseg, n);
 	}
 	resp->va += len;
 	resp->resid -= len;
@@ -532,21 +567,26 @@ static bool sroce_respond_read_op(struct sroce_qp *qp,
 }
 
 /*
- * The one segment that an atomic operation is about, in qp->rseg[0], to be given
- * back.  NULL when the peer has been told that there is none.
+ * The one segment that an atomic operation is about, in qp->rseg[0], held, to be
+ * given back.  NULL when the peer has been told that there is none, or when the
+ * actor is parked.
  */
 static u64 *sroce_respond_word(struct sroce_qp *qp, const struct sroce_pkt *pkt,
 			       int access)
 {
 	u64 *word;
+	int n, err;
 
 	if (!(qp->attr.qp_access_flags & access) ||
 	    !IS_ALIGNED(pkt->va, sizeof(u64))) {
 		sroce_respond_invalid(qp);
 		return NULL;
 	}
-	if (sroce_remote_segs(qp, pkt->rkey, pkt->va, sizeof(u64), access) < 0) {
-		sroce_respond_no_access(qp);
+	n = sroce_remote_segs(qp, pkt->rkey, pkt->va, sizeof(u64), access);
+	err = n < 0 ? n : sroce_hold(qp, qp->rseg, n, true, 0);
+	if (err) {
+		if (err != -EAGAIN)
+			sroce_respond_no_access(qp);
 		return NULL;
 	}
 	word = sroce_seg_word(qp->rseg);
@@ -655,7 +695,7 @@ static void sroce_respond_received(struct sroce_qp *qp,
 	sroce_rq_complete(qp, &wc, pkt->flags & SROCE_PKT_SE);
 }
 
-static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+static void sroce_respond_rc(struct sroce_qp *qp, struct sroce_pkt *pkt)
 {
 	struct sroce_responder *resp = &qp->resp;
 	u32 op = sroce_opcodes[pkt->opcode].flags;
@@ -729,11 +769,13 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
  * a PSN that isn't the expected one tells that the rest of the message under way
  * is lost.  IBTA 9.8.2.2.
  */
-static void sroce_respond_uc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+static void sroce_respond_uc(struct sroce_qp *qp, struct sroce_pkt *pkt)
 {
 	struct sroce_responder *resp = &qp->resp;
 	u32 op = sroce_opcodes[pkt->opcode].flags;
-	bool lost = pkt->psn != resp->psn;
+	const u8 last_op = resp->last_op;
+	const u32 psn = resp->psn;
+	bool lost = pkt->psn != psn;
 	bool done;
 
 	if (!sroce_pkt_is_from_peer(qp, pkt))
@@ -755,6 +797,10 @@ static void sroce_respond_uc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 		done = sroce_respond_send_op(qp, pkt, op);
 	else
 		done = sroce_respond_write_op(qp, pkt, op);
+	if (qp->fault.parked) {
+		resp->psn = psn;
+		resp->last_op = last_op;
+	}
 	if (!done)
 		return;
 	resp->last_op = op & SROCE_OP_LAST ? SROCE_NO_OP : pkt->opcode;
@@ -795,6 +841,7 @@ static void sroce_respond_datagram(struct sroce_qp *qp,
 			RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6,
 	};
 	u8 grh[SROCE_GRH];
+	int err;
 
 	if (pkt->qkey != qp->attr.qkey) {
 		sroce_count(stats, SROCE_CNT_DROP_QKEY);
@@ -816,8 +863,11 @@ static void sroce_respond_datagram(struct sroce_qp *qp,
 
 	sroce_mail_grh(mail, grh);
 	head.buf = grh;
-	if (!sroce_scatter(qp, 0, &head) ||
-	    !sroce_scatter(qp, SROCE_GRH, &pkt->payload)) {
+	err = sroce_scatter(qp, 0, &head) ?:
+	      sroce_scatter(qp, SROCE_GRH, &pkt->payload);
+	if (err == -EAGAIN)
+		return;
+	if (err) {
 		wc.status = IB_WC_LOC_PROT_ERR;
 		sroce_count(stats, SROCE_CNT_LOCAL_ERR);
 		sroce_rq_complete(qp, &wc, false);
@@ -832,7 +882,8 @@ static void sroce_respond_datagram(struct sroce_qp *qp,
 	sroce_rq_complete(qp, &wc, pkt->flags & SROCE_PKT_SE);
 }
 
-static void sroce_respond_one(struct sroce_qp *qp, struct sroce_mail *mail,
+/* False when the actor is parked: it is to be done again. */
+static bool sroce_respond_one(struct sroce_qp *qp, struct sroce_mail *mail,
 			      struct sroce_budget *budget)
 {
 	u8 service;
@@ -851,7 +902,10 @@ static void sroce_respond_one(struct sroce_qp *qp, struct sroce_mail *mail,
 		sroce_respond_datagram(qp, mail, &pkt);
 	else
 		sroce_count(qp->dev->stats, SROCE_CNT_DROP_MALFORMED);
+	if (qp->fault.parked)
+		return false;
 	sroce_mail_free(mail);
+	return true;
 }
 
 /**
@@ -895,7 +949,12 @@ bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget)
 		list_del(&mail->node);
 		resp->nrequests--;
 		resp->nreads -= mail->counted;
-		sroce_respond_one(qp, mail, budget);
+		if (!sroce_respond_one(qp, mail, budget)) {
+			list_add(&mail->node, &resp->requests);
+			resp->nrequests++;
+			resp->nreads += mail->counted;
+			break;
+		}
 	}
 	/* One that is behind a READ under way would tell that it is lost. */
 	if (sroce_qp_can_receive(qp) && !resp->read.active)

@@ -16,7 +16,8 @@
 #define MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
 			 IB_ACCESS_MW_BIND | IB_ZERO_BASED | \
-			 IB_ACCESS_FLUSH_GLOBAL)
+			 IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_ON_DEMAND | \
+			 IB_ACCESS_HUGETLB)
 
 static struct sroce_mr *mr_alloc(struct sroce_dev *dev)
 {
@@ -109,7 +110,8 @@ err_mr:
  *
  * Context: process, sleeps.
  * Return: MR, or an ERR_PTR: -EOPNOTSUPP for access that can't be had; -EINVAL
- * for remote write without local write; what sroce_region_pin() says.
+ * for remote write without local write; what sroce_region_pin() or, on demand,
+ * sroce_region_odp() says.
  */
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 				u64 iova, int access, struct ib_udata *udata)
@@ -131,11 +133,18 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 	    !(access & IB_ACCESS_LOCAL_WRITE))
 		return ERR_PTR(-EINVAL);
 
+	/* Of memory that is pinned we find out ourselves. */
+	if (access & IB_ACCESS_HUGETLB && !(access & IB_ACCESS_ON_DEMAND))
+		return ERR_PTR(-EINVAL);
+
 	mr = mr_alloc(dev);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
-	region = sroce_region_pin(pd, start, length, iova, access);
+	if (access & IB_ACCESS_ON_DEMAND)
+		region = sroce_region_odp(pd, start, length, iova, access);
+	else
+		region = sroce_region_pin(pd, start, length, iova, access);
 	if (IS_ERR(region)) {
 		ibmr = ERR_CAST(region);
 		goto err_mr;
@@ -248,6 +257,98 @@ int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 }
 
 /**
+ * sroce_advise_mr() - make memory of on-demand regions present
+ * @pd: protection domain
+ * @advice: what for
+ * @flags: IB_UVERBS_ADVISE_MR_FLAG_FLUSH: not later but now
+ * @sge: what memory
+ * @nsge: elements of @sge
+ * @attrs: nothing expected
+ *
+ * See ibv_advise_mr(3).
+ *
+ * Context: process, sleeps.
+ * Return: 0; -EOPNOTSUPP for an unknown advice, -EINVAL for unknown flags or no
+ * memory at all; what sroce_prefetch() says.
+ */
+int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
+		    u32 flags, struct ib_sge *sge, u32 nsge,
+		    struct uverbs_attr_bundle *attrs)
+{
+	struct sroce_dev *dev = to_sroce_dev(pd->device);
+
+	switch (advice) {
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH:
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE:
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT:
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+
+	if (flags & ~IB_UVERBS_ADVISE_MR_FLAG_FLUSH || !nsge)
+		return -EINVAL;
+
+	return sroce_prefetch(&dev->keys, pd, sge, nsge,
+			      advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+			      advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+			      flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH);
+}
+
+/**
+ * sroce_fill_stat_mr() - what `rdma statistic show mr` tells of an MR
+ * @msg: netlink message to add to
+ * @ibmr: the MR
+ *
+ * Context: process.
+ * Return: 0 or -EMSGSIZE.
+ */
+int sroce_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	const struct sroce_region *region = to_sroce_mr(ibmr)->region;
+	struct sroce_odp_stats stats;
+	struct nlattr *table;
+
+	if (!sroce_region_is_odp(region))
+		return 0;
+
+	sroce_odp_stats(region, &stats);
+
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_STAT_HWCOUNTERS);
+	if (!table)
+		return -EMSGSIZE;
+
+	if (rdma_nl_stat_hwcounter_entry(msg, "page_faults", stats.faults) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_invalidations",
+					 stats.invalidations) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_prefetch",
+					 stats.prefetches)) {
+		nla_nest_cancel(msg, table);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(msg, table);
+
+	return 0;
+}
+
+static int fill_table(struct sk_buff *msg, const struct sroce_region *region)
+{
+	struct sroce_odp_stats stats;
+
+	if (!sroce_region_is_odp(region))
+		return rdma_nl_put_driver_u32(msg, "block_shift",
+					      region->table.shift) ?:
+		       rdma_nl_put_driver_u64(msg, "blocks",
+					      region->table.nentries);
+
+	sroce_odp_stats(region, &stats);
+
+	return rdma_nl_put_driver_u32(msg, "block_shift", stats.shift) ?:
+	       rdma_nl_put_driver_u64(msg, "blocks", stats.present) ?:
+	       rdma_nl_put_driver_u64(msg, "tables", stats.tables);
+}
+
+/**
  * sroce_fill_res_mr() - what `rdma resource show mr -dd` tells of an MR
  * @msg: netlink message to add to
  * @ibmr: the MR
@@ -266,8 +367,7 @@ int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 
 	if (rdma_nl_put_driver_string(msg, "kind", region->ops->kind) ||
 	    rdma_nl_put_driver_u32_hex(msg, "access", region->access) ||
-	    rdma_nl_put_driver_u32(msg, "block_shift", region->table.shift) ||
-	    rdma_nl_put_driver_u64(msg, "blocks", region->table.nentries) ||
+	    fill_table(msg, region) ||
 	    rdma_nl_put_driver_u32(msg, "users",
 				   refcount_read(&region->users) - 1)) {
 		nla_nest_cancel(msg, table);

@@ -124,6 +124,7 @@ static const struct ib_device_ops sroce_ops = {
 	.fill_res_cq_entry	= sroce_fill_res_cq,
 	.fill_res_mr_entry	= sroce_fill_res_mr,
 	.fill_res_qp_entry	= sroce_fill_res_qp,
+	.fill_stat_mr_entry	= sroce_fill_stat_mr,
 
 	.alloc_ucontext		= sroce_alloc_ucontext,
 	.dealloc_ucontext	= sroce_dealloc_ucontext,
@@ -143,6 +144,7 @@ static const struct ib_device_ops sroce_ops = {
 	.get_dma_mr		= sroce_get_dma_mr,
 	.reg_user_mr		= ops_reg_user_mr,
 	.dereg_mr		= sroce_dereg_mr,
+	.advise_mr		= sroce_advise_mr,
 	.alloc_mr		= sroce_alloc_mr,
 	.map_mr_sg		= sroce_map_mr_sg,
 	.alloc_mw		= sroce_alloc_mw,

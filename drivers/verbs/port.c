@@ -31,6 +31,14 @@
 #define OVERHEAD	(IB_GRH_BYTES + IB_UDP_BYTES + IB_BTH_BYTES + \
 			 RETH_BYTES + IMM_BYTES + IB_ICRC_BYTES)
 
+/* What memory that is not pinned may be used for. */
+#define ODP_CAPS_UD	(IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | \
+			 IB_ODP_SUPPORT_SRQ_RECV)
+#define ODP_CAPS_UC	(ODP_CAPS_UD | IB_ODP_SUPPORT_WRITE)
+#define ODP_CAPS_RC	(ODP_CAPS_UC | IB_ODP_SUPPORT_READ | \
+			 IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_FLUSH | \
+			 IB_ODP_SUPPORT_ATOMIC_WRITE)
+
 /**
  * sroce_query_device() - attributes of the device
  * @ib: device
@@ -68,7 +76,17 @@ int sroce_query_device(struct ib_device *ib, struct ib_device_attr *attr,
 					  IB_DEVICE_MEM_WINDOW_TYPE_2B |
 					  IB_DEVICE_FLUSH_GLOBAL |
 					  IB_DEVICE_ATOMIC_WRITE,
-		.kernel_cap_flags	= IBK_ALLOW_USER_UNREG,
+		.kernel_cap_flags	= IBK_ALLOW_USER_UNREG |
+					  IBK_ON_DEMAND_PAGING,
+		.odp_caps		= {
+			.general_caps	= IB_ODP_SUPPORT |
+					  IB_ODP_SUPPORT_IMPLICIT,
+			.per_transport_caps = {
+				.rc_odp_caps = ODP_CAPS_RC,
+				.uc_odp_caps = ODP_CAPS_UC,
+				.ud_odp_caps = ODP_CAPS_UD,
+			},
+		},
 		.max_send_sge		= SROCE_MAX_SGE,
 		.max_recv_sge		= SROCE_MAX_SGE,
 		.max_sge_rd		= SROCE_MAX_SGE,

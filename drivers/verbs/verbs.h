@@ -84,7 +84,11 @@ struct ib_mr *sroce_get_dma_mr(struct ib_pd *pd, int access);
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 				u64 iova, int access, struct ib_udata *udata);
 int sroce_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
+int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
+		    u32 flags, struct ib_sge *sge, u32 nsge,
+		    struct uverbs_attr_bundle *attrs);
 int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *mr);
+int sroce_fill_stat_mr(struct sk_buff *msg, struct ib_mr *mr);
 struct ib_mr *sroce_alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
 			     u32 max_num_sg);
 int sroce_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nents,

@@ -11,6 +11,8 @@
 
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
+#include <linux/shrinker.h>
+#include <linux/slab.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <net/dst.h>
@@ -82,6 +84,55 @@ static inline struct net_device *dst_dev(const struct dst_entry *dst)
 #define ib_alloc_device_with_net(drv_struct, member, net) \
 	((void)(net), ib_alloc_device(drv_struct, member))
 #endif
+
+#ifndef HAVE_ODP_FLUSH
+/* Reported to those who can ask. */
+#define IB_ODP_SUPPORT_FLUSH		0
+#define IB_ODP_SUPPORT_ATOMIC_WRITE	0
+#endif
+
+typedef unsigned long compat_shrink_fn(struct shrinker *shrinker,
+				       struct shrink_control *sc);
+
+static inline struct shrinker *
+compat_shrinker_register(const char *name, compat_shrink_fn *count,
+			 compat_shrink_fn *scan)
+{
+	struct shrinker *shrinker;
+
+#ifdef HAVE_SHRINKER_ALLOC
+	shrinker = shrinker_alloc(0, "%s", name);
+#else
+	shrinker = kzalloc(sizeof(*shrinker), GFP_KERNEL);
+#endif
+	if (!shrinker)
+		return NULL;
+
+	shrinker->count_objects = count;
+	shrinker->scan_objects = scan;
+	shrinker->seeks = DEFAULT_SEEKS;
+
+#ifdef HAVE_SHRINKER_ALLOC
+	shrinker_register(shrinker);
+#else
+	if (register_shrinker(shrinker, "%s", name)) {
+		kfree(shrinker);
+		return NULL;
+	}
+#endif
+
+	return shrinker;
+}
+
+static inline void compat_shrinker_unregister(struct shrinker *shrinker)
+{
+#ifdef HAVE_SHRINKER_ALLOC
+	shrinker_free(shrinker);
+#else
+	unregister_shrinker(shrinker);
+	kfree(shrinker);
+#endif
+}
 
 static inline void compat_setup_udp_tunnel_sock(struct net *net,
 						struct socket *sock,

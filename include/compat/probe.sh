@@ -34,6 +34,7 @@ has HAVE_RESIZE_USER_CQ rdma/ib_verbs.h '\(\*resize_user_cq\)\('
 has HAVE_REG_USER_MR_DMAH rdma/ib_verbs.h \
 	'\(\*reg_user_mr\)\([^)]*struct ib_dmah \*'
 has HAVE_IB_FLUSH rdma/ib_verbs.h 'IB_WR_ATOMIC_WRITE ='
+has HAVE_ODP_FLUSH rdma/ib_verbs.h 'IB_ODP_SUPPORT_FLUSH ='
 has HAVE_IB_ALLOC_DEVICE_WITH_NET rdma/ib_verbs.h \
 	'# ?define ib_alloc_device_with_net\('
 has HAVE_UDP_TUNNEL_SOCK net/udp_tunnel.h \
@@ -43,6 +44,7 @@ has HAVE_FLOWI4_DSCP net/flow.h '# ?define flowi4_dscp'
 has HAVE_HRTIMER_SETUP linux/hrtimer.h 'void hrtimer_setup\('
 has HAVE_TIMER_CONTAINER_OF linux/timer.h '# ?define timer_container_of\('
 has HAVE_WQ_PERCPU linux/workqueue.h 'WQ_PERCPU ='
+has HAVE_SHRINKER_ALLOC linux/shrinker.h 'struct shrinker \*shrinker_alloc\('
 has HAVE_CRC32_OPTIMIZATIONS linux/crc32.h 'crc32_optimizations\('
 # Before, a read-only pin of private memory could be left with a stale page.
 has HAVE_UNRELIABLE_RO_PIN linux/mm.h \

@@ -431,8 +431,11 @@ struct ibv_cq *cq_new(struct tdev *d, int cqe, struct ibv_comp_channel *ch)
 
 struct ibv_mr *mr_new(struct ibv_pd *pd, void *p, size_t len, int access)
 {
-	struct ibv_mr *mr = ibv_reg_mr(pd, p, len, access);
+	struct ibv_mr *mr;
 
+	if (getenv("SROCE_ODP"))
+		access |= IBV_ACCESS_ON_DEMAND;
+	mr = ibv_reg_mr(pd, p, len, access);
 	REQUIRE(mr, "reg_mr(%zu, %#x): %s", len, access, strerror(errno));
 	t_defer(d_mr, mr, "dereg_mr");
 	return mr;

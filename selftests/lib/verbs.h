@@ -12,6 +12,7 @@
  *   SROCE_DEV2	device of end B (default: the same as A)
  *   SROCE_GID	ipv4 (default), ipv6, ll or an index
  *   SROCE_SCALE	percent by which loop counts are multiplied (default 100)
+ *   SROCE_ODP	register memory on demand
  *   SROCE_SLOW	factor on time limits (default 1)
  */
 #ifndef SELFTESTS_VERBS_H

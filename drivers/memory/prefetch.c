@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Prefetch: advice to make memory of on-demand regions present before use.
+ * ibv_advise_mr(3).
+ */
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include "memory/memory.h"
+
+/**
+ * struct sroce_prefetch - an advice
+ * @work: carries it out later
+ * @write: the memory is to be written to
+ * @fault: also what isn't in the page table of the process
+ * @nseg: how many
+ * @seg: what it is about; references that a dereg waits for, and cuts short
+ */
+struct sroce_prefetch {
+	struct work_struct	work;
+	bool			write;
+	bool			fault;
+	unsigned int		nseg;
+	struct sroce_seg	seg[] __counted_by(nseg);
+};
+
+static struct workqueue_struct *prefetch_wq;
+
+static int prefetch_run(struct sroce_prefetch *prefetch)
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < prefetch->nseg && !err; i++) {
+		struct sroce_seg *seg = prefetch->seg + i;
+
+		err = sroce_odp_prefetch(seg->region, seg->iova, seg->len,
+					 prefetch->write, prefetch->fault);
+	}
+	sroce_segs_put(prefetch->seg, prefetch->nseg);
+	kfree(prefetch);
+
+	return err;
+}
+
+static void prefetch_work(struct work_struct *work)
+{
+	/* Nobody is there to hear of an error. */
+	prefetch_run(container_of(work, struct sroce_prefetch, work));
+}
+
+/* Reference one element; the errors are those of the manual page. */
+static int prefetch_get(struct sroce_keys *keys, const struct ib_pd *pd,
+			const struct ib_sge *sge, bool write,
+			struct sroce_seg *seg)
+{
+	struct sroce_region *region;
+
+	region = sroce_region_get(keys, sge->lkey, pd,
+				  write ? IB_ACCESS_LOCAL_WRITE : 0,
+				  sge->addr, sge->length);
+	if (IS_ERR(region))
+		return -EFAULT;
+
+	if (!sroce_region_is_odp(region)) {
+		sroce_region_put(region);
+		return -EINVAL;
+	}
+
+	*seg = (struct sroce_seg){
+		.region	= region,
+		.iova	= sge->addr,
+		.len	= sge->length,
+	};
+
+	return 0;
+}
+
+/**
+ * sroce_prefetch() - make memory present before it is used
+ * @keys: key table of the device
+ * @pd: protection domain of the regions
+ * @sge: what memory; elements of length 0 are passed over
+ * @nsge: elements of @sge
+ * @write: it is to be written to
+ * @fault: also what isn't in the page table of the process
+ * @wait: until it is done
+ *
+ * Context: process, sleeps.
+ * Return: 0, which without @wait says only that it will be tried; -EFAULT for
+ * keys, rights or ranges that aren't, or with @wait for addresses without
+ * memory; -EINVAL for a region that isn't of this kind; -ENOMEM.
+ */
+int sroce_prefetch(struct sroce_keys *keys, const struct ib_pd *pd,
+		   const struct ib_sge *sge, unsigned int nsge, bool write,
+		   bool fault, bool wait)
+{
+	struct sroce_prefetch *prefetch;
+	unsigned int i;
+	int err;
+
+	prefetch = kzalloc(struct_size(prefetch, seg, nsge),
+			   GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!prefetch)
+		return -ENOMEM;
+
+	INIT_WORK(&prefetch->work, prefetch_work);
+	prefetch->write = write;
+	prefetch->fault = fault;
+
+	for (i = 0; i < nsge; i++) {
+		if (!sge[i].length)
+			continue;
+
+		prefetch->nseg++;
+		err = prefetch_get(keys, pd, sge + i, write,
+				   prefetch->seg + prefetch->nseg - 1);
+		if (err) {
+			prefetch->nseg--;
+			goto err_put;
+		}
+	}
+
+	if (wait)
+		return prefetch_run(prefetch);
+
+	queue_work(prefetch_wq, &prefetch->work);
+
+	return 0;
+
+err_put:
+	sroce_segs_put(prefetch->seg, prefetch->nseg);
+	kfree(prefetch);
+	return err;
+}
+
+/**
+ * sroce_prefetch_init() - module init
+ *
+ * Context: process, may sleep.
+ * Return: 0 or -ENOMEM.
+ */
+int sroce_prefetch_init(void)
+{
+	prefetch_wq = alloc_workqueue("sroce_prefetch", WQ_UNBOUND, 0);
+
+	return prefetch_wq ? 0 : -ENOMEM;
+}
+
+/**
+ * sroce_prefetch_exit() - module exit; there is no region any more
+ *
+ * Context: process, sleeps.
+ */
+void sroce_prefetch_exit(void)
+{
+	destroy_workqueue(prefetch_wq);
+}
