@@ -18,6 +18,7 @@ run_all()
 	local gid
 
 	single
+	setting /proc/sys/vm/nr_hugepages 8
 	gid=$(gid_index t0 "${SROCE_GID:-ll}")
 	# shellcheck disable=SC2086 # a list
 	timeout -k 5 "$(slow 600)" python3 "$LIB/pyverbs_run.py" --dev t0 --gid "$gid" \

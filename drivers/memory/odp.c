@@ -657,7 +657,8 @@ struct sroce_region *sroce_region_odp(struct ib_pd *pd, u64 start, u64 length,
 	    offset_in_page(start) != offset_in_page(iova))
 		return ERR_PTR(-EINVAL);
 
-	if (!current->mm || !access_ok(u64_to_user_ptr(start), length))
+	if (!current->mm ||
+	    (!implicit && !access_ok(u64_to_user_ptr(start), length)))
 		return ERR_PTR(-EFAULT);
 
 	if (access & IB_ACCESS_HUGETLB && !range_is_huge(start, end))

@@ -125,11 +125,11 @@ static void sroce_respond_recv_fail(struct sroce_qp *qp,
 }
 
 /*
- * Write bytes to the receive request at hand.  0, what sroce_copy() says, or
- * what else tells that its memory is not ours.
+ * Write bytes to the receive request at hand; perhaps @more will follow.  0,
+ * what sroce_copy() says, or what else tells that its memory is not ours.
  */
 static int sroce_scatter(struct sroce_qp *qp, u32 off,
-			 struct sroce_payload *payload)
+			 struct sroce_payload *payload, u32 more)
 {
 	struct sroce_rwqe *wqe = qp->rq.cur;
 	int n;
@@ -141,7 +141,7 @@ static int sroce_scatter(struct sroce_qp *qp, u32 off,
 			   qp->rseg, ARRAY_SIZE(qp->rseg));
 	if (n < 0)
 		return n;
-	return sroce_copy(qp, payload, qp->rseg, n, 0);
+	return sroce_copy(qp, payload, qp->rseg, n, more);
 }
 
 /*
@@ -467,7 +467,10 @@ static bool sroce_respond_send_op(struct sroce_qp *qp, struct sroce_pkt *pkt,
 					AETH_NAK_INV_REQ);
 		return false;
 	}
-	err = sroce_scatter(qp, resp->off, &pkt->payload);
+	/* How long it will be isn't known: as long again as it is by now. */
+	err = sroce_scatter(qp, resp->off, &pkt->payload,
+			    op & SROCE_OP_LAST ? 0 :
+			    resp->off + pkt->payload.len);
 	if (err == -EAGAIN)
 		return false;
 	if (err == -EIO) {
@@ -863,8 +866,8 @@ static void sroce_respond_datagram(struct sroce_qp *qp,
 
 	sroce_mail_grh(mail, grh);
 	head.buf = grh;
-	err = sroce_scatter(qp, 0, &head) ?:
-	      sroce_scatter(qp, SROCE_GRH, &pkt->payload);
+	err = sroce_scatter(qp, 0, &head, pkt->payload.len) ?:
+	      sroce_scatter(qp, SROCE_GRH, &pkt->payload, 0);
 	if (err == -EAGAIN)
 		return;
 	if (err) {

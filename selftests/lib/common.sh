@@ -250,14 +250,18 @@ unload()
 
 can_unload() { ! builtin_module; }
 
+# setting FILE VALUE: of the machine, until the end of the case
+setting()
+{
+	[ -e "$1" ] || return 1
+	echo "$1 $(cat "$1")" >>"$WORK/knobs"
+	echo "$2" >"$1"
+}
+
 # knob NAME VALUE: a module parameter, until the end of the case
 knob()
 {
-	local f=/sys/module/$MODULE/parameters/$1
-
-	[ -e "$f" ] || return 1
-	echo "$f $(cat "$f")" >>"$WORK/knobs"
-	echo "$2" >"$f"
+	setting "/sys/module/$MODULE/parameters/$1" "$2"
 }
 
 restore_knobs()
