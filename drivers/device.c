@@ -154,9 +154,8 @@ int sroce_dev_create(const char *name, struct net_device *ndev)
 	/* From here on ib_dealloc_device() undoes everything. */
 	sroce_verbs_set_ops(&dev->ib);
 
-	err = -ENOMEM;
-	dev->stats = alloc_percpu(struct sroce_stats);
-	if (!dev->stats)
+	err = sroce_counters_init(&dev->counters);
+	if (err)
 		goto err_dealloc;
 
 	/*
@@ -244,7 +243,7 @@ void sroce_dealloc_driver(struct ib_device *ib)
 	sroce_keys_destroy(&dev->keys);
 	xa_destroy(&dev->ahs);
 	sroce_mcast_destroy(&dev->mcast);
-	free_percpu(dev->stats);
+	sroce_counters_destroy(&dev->counters);
 }
 
 /**
@@ -437,7 +436,7 @@ static void update_port(struct sroce_dev *dev, const struct net_device *ndev)
 	if (!ib_device_try_get(&dev->ib))
 		return;
 	if (!up)
-		sroce_count(dev->stats, SROCE_CNT_LINK_DOWNED);
+		sroce_count(dev->counters.stats, SROCE_CNT_LINK_DOWNED);
 	event.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
 	ib_dispatch_event(&event);
 	ib_device_put(&dev->ib);

@@ -76,7 +76,7 @@ struct sroce_mcast {
  * @keys: the lkeys and rkeys of this device
  * @mcast: multicast groups
  * @gsi_qp: protocol state of QP 1, NULL until ib_mad has made it
- * @stats: counters, see observe.h
+ * @counters: what has happened, see observe.h
  * @next_ah: where the cyclic allocation of AH numbers goes on
  * @ahs: number of an AH -> its struct sroce_av
  * @num_qp: QPs that exist; the others likewise
@@ -103,7 +103,7 @@ struct sroce_dev {
 	struct sroce_keys		keys;
 	struct sroce_mcast		mcast;
 	struct sroce_qp __rcu		*gsi_qp;
-	struct sroce_stats __percpu	*stats;
+	struct sroce_counters		counters;
 	u32				next_ah;
 	struct xarray			ahs;
 	atomic_t			num_qp;

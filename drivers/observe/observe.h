@@ -5,8 +5,10 @@
 #ifndef SROCE_OBSERVE_H
 #define SROCE_OBSERVE_H
 
+#include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/types.h>
+#include <linux/xarray.h>
 
 struct ib_device;
 struct ib_grh;
@@ -16,9 +18,11 @@ struct rdma_hw_stats;
 
 /*
  * Every counter of a device: X(identifier, name as shown to the user).
- * The names that users of software RDMA devices know come first.
+ * The names that users of software RDMA devices know come first; why one of them is
+ * the very first, see sroce_get_hw_stats().
  */
 #define SROCE_COUNTERS(X)						\
+	X(LINK_DOWNED,		"link_downed")				\
 	X(SENT_PKTS,		"sent_pkts")				\
 	X(RCVD_PKTS,		"rcvd_pkts")				\
 	X(SENT_BYTES,		"sent_bytes")				\
@@ -34,7 +38,6 @@ struct rdma_hw_stats;
 	X(RNR_EXCEEDED,		"retry_rnr_exceeded_err")		\
 	X(RETRANSMITS,		"completer_retry_err")			\
 	X(SEND_ERR,		"send_err")				\
-	X(LINK_DOWNED,		"link_downed")				\
 	X(RDMA_SENDS,		"rdma_sends")				\
 	X(RDMA_RECVS,		"rdma_recvs")				\
 	X(TIMEOUTS,		"ack_timeouts")				\
@@ -67,6 +70,20 @@ struct sroce_stats {
 	u64 v[SROCE_NUM_COUNTERS];
 };
 
+/**
+ * struct sroce_counters - counters of a device
+ * @stats: of the device itself, and of all QPs that have none of their own
+ * @lock: protects the others
+ * @own: number -> struct sroce_stats, of the QPs that are bound to them
+ * @past: what those had counted that are gone
+ */
+struct sroce_counters {
+	struct sroce_stats __percpu	*stats;
+	struct mutex			lock;	/* own, past */
+	struct xarray			own;
+	struct sroce_stats		past;
+};
+
 /* Any context. */
 static inline void sroce_count(struct sroce_stats __percpu *stats,
 			       enum sroce_counter c)
@@ -80,8 +97,17 @@ static inline void sroce_count_add(struct sroce_stats __percpu *stats,
 	this_cpu_add(stats->v[c], n);
 }
 
+/* stats.c; process context */
+int sroce_counters_init(struct sroce_counters *counters);
+void sroce_counters_destroy(struct sroce_counters *counters);
+int sroce_own_stats_create(struct sroce_counters *counters, u32 *id);
+void sroce_own_stats_destroy(struct sroce_counters *counters, u32 id);
+struct sroce_stats __percpu *
+sroce_own_stats(struct sroce_counters *counters, u32 id);
 u64 sroce_counter_sum(const struct sroce_stats __percpu *stats,
 		      enum sroce_counter c);
+u64 sroce_counter_total(struct sroce_counters *counters, enum sroce_counter c);
+struct rdma_hw_stats *sroce_alloc_own_hw_stats(void);
 
 /* stats.c: ib_device_ops */
 struct rdma_hw_stats *sroce_alloc_hw_port_stats(struct ib_device *ib, u32 port);

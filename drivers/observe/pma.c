@@ -17,18 +17,18 @@
 /* 4.096 us * 2^18 = 1 s: as long as anybody is allowed (13.4.6.2.1). */
 #define RESP_TIME		18
 
-static u64 sum(const struct sroce_dev *dev, enum sroce_counter c)
+static u64 sum(struct sroce_dev *dev, enum sroce_counter c)
 {
-	return sroce_counter_sum(dev->stats, c);
+	return sroce_counter_total(&dev->counters, c);
 }
 
 /* Data are told in words of 4 octets. */
-static u64 sent_words(const struct sroce_dev *dev)
+static u64 sent_words(struct sroce_dev *dev)
 {
 	return sum(dev, SROCE_CNT_SENT_BYTES) / 4;
 }
 
-static u64 rcvd_words(const struct sroce_dev *dev)
+static u64 rcvd_words(struct sroce_dev *dev)
 {
 	return sum(dev, SROCE_CNT_RCVD_BYTES) / 4;
 }
@@ -60,7 +60,7 @@ static __be16 get_class_info(struct ib_class_port_info *info)
 	return 0;
 }
 
-static __be16 get_counters(const struct sroce_dev *dev,
+static __be16 get_counters(struct sroce_dev *dev,
 			   struct ib_pma_portcounters *p)
 {
 	/* What isn't set is an error of a link that we don't see. */
@@ -77,7 +77,7 @@ static __be16 get_counters(const struct sroce_dev *dev,
 	return 0;
 }
 
-static __be16 get_counters_ext(const struct sroce_dev *dev,
+static __be16 get_counters_ext(struct sroce_dev *dev,
 			       struct ib_pma_portcounters_ext *p)
 {
 	u64 sent_mcast = sum(dev, SROCE_CNT_SENT_MCAST);
@@ -97,7 +97,7 @@ static __be16 get_counters_ext(const struct sroce_dev *dev,
 	return 0;
 }
 
-static __be16 answer(const struct sroce_dev *dev, const struct ib_pma_mad *in,
+static __be16 answer(struct sroce_dev *dev, const struct ib_pma_mad *in,
 		     struct ib_pma_mad *out)
 {
 	/* The second byte of all attributes that have counters. */

@@ -78,7 +78,7 @@ static bool sroce_read_mail(struct sroce_qp *qp, struct sroce_budget *budget)
 		request = sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST;
 		if (!sroce_qp_can_receive(qp) ||
 		    (request && qp->resp.nrequests >= SROCE_MAILBOX)) {
-			sroce_count(qp->dev->stats, SROCE_CNT_DROP_STATE);
+			sroce_count(qp->stats, SROCE_CNT_DROP_STATE);
 			sroce_mail_free(mail);
 			continue;
 		}
@@ -292,26 +292,34 @@ void sroce_qp_unlock(struct sroce_qp *qp)
  * sroce_deliver() - put mail into the mailbox of a QP
  * @qp: the QP; the caller has a reference
  * @mail: what was received; owned by the QP from here on
+ * @npkts: packets to count; 0 when they are counted elsewhere
+ * @bytes: in them
  *
  * A mailbox has a bound: beyond it mail is dropped, as by a NIC without
  * buffers, and the peer sends again.
  *
  * Context: softirq or bottom halves off; the caller may be another QP's actor.
  */
-void sroce_deliver(struct sroce_qp *qp, struct sroce_mail *mail)
+void sroce_deliver(struct sroce_qp *qp, struct sroce_mail *mail, u32 npkts,
+		   u32 bytes)
 {
 	struct sroce_cpu *cpu = this_cpu_ptr(&sroce_cpus);
 	bool full;
 
 	spin_lock(&qp->mail_lock);
+	if (npkts) {
+		sroce_count_add(qp->stats, SROCE_CNT_RCVD_PKTS, npkts);
+		sroce_count_add(qp->stats, SROCE_CNT_RCVD_BYTES, bytes);
+	}
 	full = qp->mail_closed || qp->nmail >= SROCE_MAILBOX;
 	if (!full) {
 		list_add_tail(&mail->node, &qp->mailbox);
 		qp->nmail++;
+	} else {
+		sroce_count(qp->stats, SROCE_CNT_DROP_MAILBOX);
 	}
 	spin_unlock(&qp->mail_lock);
 	if (full) {
-		sroce_count(qp->dev->stats, SROCE_CNT_DROP_MAILBOX);
 		sroce_mail_free(mail);
 		return;
 	}

@@ -109,7 +109,7 @@ static void sroce_complete_lost(struct sroce_qp *qp)
 		return;
 	if (comp->rewound) {
 		if (!comp->retries) {
-			sroce_count(qp->dev->stats, SROCE_CNT_RETRY_EXCEEDED);
+			sroce_count(qp->stats, SROCE_CNT_RETRY_EXCEEDED);
 			sroce_complete_failed(qp, IB_WC_RETRY_EXC_ERR);
 			return;
 		}
@@ -142,13 +142,13 @@ static void sroce_complete_rnr(struct sroce_qp *qp, u8 timer)
 {
 	struct sroce_completer *comp = &qp->comp;
 
-	sroce_count(qp->dev->stats, SROCE_CNT_RCVD_RNR);
+	sroce_count(qp->stats, SROCE_CNT_RCVD_RNR);
 	if (qp->req.rnr_wait || !sroce_complete_head(qp))
 		return;
 	/* 7 stands for no limit, IBTA 9.7.5.2.8. */
 	if (comp->rnr_retries < 7) {
 		if (!comp->rnr_retries) {
-			sroce_count(qp->dev->stats, SROCE_CNT_RNR_EXCEEDED);
+			sroce_count(qp->stats, SROCE_CNT_RNR_EXCEEDED);
 			sroce_complete_failed(qp, IB_WC_RNR_RETRY_EXC_ERR);
 			return;
 		}
@@ -163,7 +163,7 @@ static void sroce_complete_rnr(struct sroce_qp *qp, u8 timer)
 static void sroce_complete_nak(struct sroce_qp *qp, u8 code)
 {
 	if (code == AETH_NAK_PSN_SEQ) {
-		sroce_count(qp->dev->stats, SROCE_CNT_RCVD_SEQ_ERR);
+		sroce_count(qp->stats, SROCE_CNT_RCVD_SEQ_ERR);
 		sroce_complete_lost(qp);
 		return;
 	}
@@ -180,7 +180,7 @@ static void sroce_complete_nak(struct sroce_qp *qp, u8 code)
 		sroce_complete_failed(qp, IB_WC_REM_OP_ERR);
 		break;
 	default:
-		sroce_count(qp->dev->stats, SROCE_CNT_DROP_MALFORMED);
+		sroce_count(qp->stats, SROCE_CNT_DROP_MALFORMED);
 	}
 }
 
@@ -198,7 +198,7 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	}
 	/* An old NAK says nothing about what was sent again since. */
 	if (type != AETH_ACK && psn != qp->comp.una) {
-		sroce_count(qp->dev->stats, SROCE_CNT_DROP_RESPONSE);
+		sroce_count(qp->stats, SROCE_CNT_DROP_RESPONSE);
 		return;
 	}
 	switch (type) {
@@ -211,7 +211,7 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 		sroce_complete_nak(qp, value);
 		break;
 	default:
-		sroce_count(qp->dev->stats, SROCE_CNT_DROP_MALFORMED);
+		sroce_count(qp->stats, SROCE_CNT_DROP_MALFORMED);
 	}
 }
 
@@ -240,7 +240,7 @@ static bool sroce_complete_scatter(struct sroce_qp *qp,
 		sroce_complete_lost(qp);
 		return false;
 	}
-	sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
+	sroce_count(qp->stats, SROCE_CNT_LOCAL_ERR);
 	sroce_complete_failed(qp, IB_WC_LOC_PROT_ERR);
 	return false;
 }
@@ -329,7 +329,7 @@ static void sroce_complete_response(struct sroce_qp *qp, struct sroce_pkt *pkt)
 	}
 	wqe = sroce_complete_head(qp);
 	if (!wqe || pkt->psn != qp->comp.una) {
-		sroce_count(qp->dev->stats, SROCE_CNT_DROP_RESPONSE);
+		sroce_count(qp->stats, SROCE_CNT_DROP_RESPONSE);
 		return;
 	}
 	if (!sroce_response_fits(wqe, pkt))
@@ -351,7 +351,7 @@ static void sroce_complete_response(struct sroce_qp *qp, struct sroce_pkt *pkt)
  */
 void sroce_complete(struct sroce_qp *qp, struct sroce_pkt *pkt)
 {
-	struct sroce_stats __percpu *stats = qp->dev->stats;
+	struct sroce_stats __percpu *stats = qp->stats;
 	s32 ahead;
 
 	if (!sroce_qp_can_send(qp) || qp->type != IB_QPT_RC ||
@@ -396,7 +396,7 @@ void sroce_complete_local_error(struct sroce_qp *qp)
 
 	if (qp->sq.head != qp->req.next || wqe->status == IB_WC_SUCCESS)
 		return;
-	sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
+	sroce_count(qp->stats, SROCE_CNT_LOCAL_ERR);
 	sroce_complete_failed(qp, wqe->status);
 }
 
@@ -410,9 +410,9 @@ void sroce_complete_timeout(struct sroce_qp *qp)
 {
 	struct sroce_completer *comp = &qp->comp;
 
-	sroce_count(qp->dev->stats, SROCE_CNT_TIMEOUTS);
+	sroce_count(qp->stats, SROCE_CNT_TIMEOUTS);
 	if (!comp->retries) {
-		sroce_count(qp->dev->stats, SROCE_CNT_RETRY_EXCEEDED);
+		sroce_count(qp->stats, SROCE_CNT_RETRY_EXCEEDED);
 		sroce_complete_failed(qp, IB_WC_RETRY_EXC_ERR);
 		return;
 	}

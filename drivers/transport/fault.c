@@ -17,7 +17,6 @@ static void sroce_fault_work(struct work_struct *work)
 	struct sroce_fault *fault = &qp->fault;
 	struct sroce_missing *missing = &fault->missing;
 
-	sroce_count(qp->dev->stats, SROCE_CNT_ODP_FAULTS);
 	fault->err = missing->region->ops->fault(missing->region, missing->at,
 						 missing->len, fault->more,
 						 missing->write);
@@ -77,6 +76,8 @@ static int sroce_fault_park(struct sroce_qp *qp,
 	fault->more = more;
 	fault->err = 0;
 	fault->busy = true;
+	/* Here, with the token: the work item may be late for the counters. */
+	sroce_count(qp->stats, SROCE_CNT_ODP_FAULTS);
 	queue_work(sroce_fault_wq, &fault->work);
 
 	return -EAGAIN;

@@ -117,7 +117,7 @@ bool sroce_pkt_is_from_peer(const struct sroce_qp *qp,
 	if (qp->av && ipv6_addr_equal(&pkt->saddr, &qp->av->daddr) &&
 	    ipv6_addr_equal(&pkt->daddr, &qp->av->saddr))
 		return true;
-	sroce_count(qp->dev->stats, SROCE_CNT_DROP_ADDR);
+	sroce_count(qp->stats, SROCE_CNT_DROP_ADDR);
 	return false;
 }
 
@@ -441,6 +441,7 @@ struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 	INIT_WORK(&qp->work, sroce_qp_work);
 	refcount_set(&qp->refs, 1);
 	qp->dev = dev;
+	qp->stats = dev->counters.stats;
 	qp->ibqp = ibqp;
 	qp->pd = ibqp->pd;
 	qp->type = init->qp_type;
@@ -769,6 +770,36 @@ int sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
 	init->port_num = 1;
 
 	return 0;
+}
+
+/**
+ * sroce_qp_count_in() - have what a QP does counted elsewhere
+ * @qp: the QP
+ * @stats: counters of its own, or those of the device
+ *
+ * When it returns nothing is counted any more where it was until now.
+ *
+ * Context: process.
+ * Return: 0, -EBUSY if the QP has counters of its own already, or -ENOENT if it
+ * is destroyed.
+ */
+int sroce_qp_count_in(struct sroce_qp *qp, struct sroce_stats __percpu *stats)
+{
+	struct sroce_stats __percpu *devs = qp->dev->counters.stats;
+	int err = 0;
+
+	sroce_qp_lock(qp);
+	if (qp->dead) {
+		err = -ENOENT;
+	} else if (qp->stats != devs && stats != devs) {
+		err = -EBUSY;
+	} else {
+		spin_lock(&qp->mail_lock);
+		qp->stats = stats;
+		spin_unlock(&qp->mail_lock);
+	}
+	sroce_qp_unlock(qp);
+	return err;
 }
 
 /**

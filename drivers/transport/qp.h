@@ -270,6 +270,9 @@ struct sroce_fault {
  * @last_wqe: in ERR: no more of a shared receive queue is consumed; told once
  * @room_wait: there was no transmit room; the wait timer runs
  * @mail_lock: protects @mailbox, @nmail and @mail_closed
+ * @stats: what is counted of it goes here: the device's, or those that it is bound
+ *	   to; changed with both the token and @mail_lock held, either is enough to
+ *	   count
  * @inbox: mail that the actor has taken and not looked at
  * @work: kicks that come where no actor may run (interrupts off)
  */
@@ -283,6 +286,7 @@ struct sroce_qp {
 
 	struct sroce_dev	*dev;
 	struct ib_qp		*ibqp;
+	struct sroce_stats __percpu *stats;
 	struct sroce_cq		*scq;
 	struct sroce_cq		*rcq;
 	const struct ib_pd	*pd;

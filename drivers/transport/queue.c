@@ -322,7 +322,7 @@ void sroce_sq_complete(struct sroce_qp *qp, enum ib_wc_status status)
 	bool post = wqe->signaled || status != IB_WC_SUCCESS;
 
 	if (status == IB_WC_SUCCESS && wc.opcode == IB_WC_SEND)
-		sroce_count(qp->dev->stats, SROCE_CNT_RDMA_SENDS);
+		sroce_count(qp->stats, SROCE_CNT_RDMA_SENDS);
 
 	sroce_sq_retire(&qp->sq, wqe);
 	if (post && sroce_cq_post(qp->scq, &wc, false))

@@ -381,7 +381,7 @@ static bool sroce_request_connected(struct sroce_qp *qp, struct sroce_budget *bu
 			break;
 		}
 		if (!begun) {
-			sroce_tx_begin(&tx, qp->dev, qp->av);
+			sroce_tx_begin(&tx, qp->dev, qp->av, qp->stats);
 			begun = true;
 		}
 		if (!sroce_tx_room(&tx)) {
@@ -447,7 +447,8 @@ static bool sroce_request_datagrams(struct sroce_qp *qp,
 		sroce_budget_use(budget, wqe->length);
 		status = wqe->status;
 		if (status == IB_WC_SUCCESS) {
-			sroce_tx_begin(&tx, qp->dev, wqe->av);
+			sroce_tx_begin(&tx, qp->dev, wqe->av,
+				       qp->stats);
 			if (!sroce_tx_room(&tx)) {
 				sroce_tx_end(&tx);
 				sroce_wait_for_room(qp);
@@ -518,6 +519,6 @@ void sroce_request_rewind(struct sroce_qp *qp)
 {
 	qp->comp.rewound = true;
 	qp->comp.gap = qp->comp.una;
-	sroce_count(qp->dev->stats, SROCE_CNT_RETRANSMITS);
+	sroce_count(qp->stats, SROCE_CNT_RETRANSMITS);
 	sroce_request_seek(qp);
 }

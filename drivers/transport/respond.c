@@ -35,7 +35,7 @@ static void sroce_respond_pkt(struct sroce_qp *qp, u8 opcode, u8 syndrome,
 	};
 	struct sroce_tx tx;
 
-	sroce_tx_begin(&tx, qp->dev, qp->av);
+	sroce_tx_begin(&tx, qp->dev, qp->av, qp->stats);
 	sroce_tx_add(&tx, &pkt);
 	sroce_tx_end(&tx);
 }
@@ -54,7 +54,7 @@ static bool sroce_uc_drop(struct sroce_qp *qp, enum sroce_counter reason)
 {
 	if (qp->type != IB_QPT_UC)
 		return false;
-	sroce_count(qp->dev->stats, reason);
+	sroce_count(qp->stats, reason);
 	qp->resp.last_op = SROCE_NO_OP;
 	return true;
 }
@@ -86,7 +86,7 @@ static void sroce_respond_fail(struct sroce_qp *qp, u8 nak,
 	qp->resp.ack_due = false;
 	sroce_respond_send(qp, AETH_NAK | nak, qp->resp.psn);
 	if (nak == AETH_NAK_REM_ACCESS)
-		sroce_count(qp->dev->stats, SROCE_CNT_ACCESS_ERR);
+		sroce_count(qp->stats, SROCE_CNT_ACCESS_ERR);
 	sroce_qp_error(qp);
 	sroce_qp_event(qp, event);
 }
@@ -119,7 +119,7 @@ static void sroce_respond_recv_fail(struct sroce_qp *qp,
 	qp->resp.ack_due = false;
 	if (qp->type == IB_QPT_RC)
 		sroce_respond_send(qp, AETH_NAK | nak, qp->resp.psn);
-	sroce_count(qp->dev->stats, SROCE_CNT_LOCAL_ERR);
+	sroce_count(qp->stats, SROCE_CNT_LOCAL_ERR);
 	sroce_rq_complete(qp, &wc, false);
 	sroce_qp_error(qp);
 }
@@ -195,7 +195,7 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 	struct sroce_tx tx;
 	u32 unit;
 
-	sroce_tx_begin(&tx, qp->dev, qp->av);
+	sroce_tx_begin(&tx, qp->dev, qp->av, qp->stats);
 	unit = sroce_qp_unit(qp, &tx);
 	while (resp->read.active) {
 		u32 len = min(resp->read.length - resp->read.off, unit);
@@ -355,7 +355,7 @@ static void sroce_respond_duplicate(struct sroce_qp *qp,
 	u32 op = sroce_opcodes[pkt->opcode].flags;
 	u32 end;
 
-	sroce_count(qp->dev->stats, SROCE_CNT_DUP_REQ);
+	sroce_count(qp->stats, SROCE_CNT_DUP_REQ);
 	if (op & SROCE_OP_SINGLE) {
 		sroce_respond_single(qp, pkt);
 		return;
@@ -388,7 +388,7 @@ static void sroce_respond_early(struct sroce_qp *qp, u32 psn)
 {
 	struct sroce_responder *resp = &qp->resp;
 
-	sroce_count(qp->dev->stats, SROCE_CNT_OUT_OF_SEQ);
+	sroce_count(qp->stats, SROCE_CNT_OUT_OF_SEQ);
 	/*
 	 * One NAK for one loss.  When PSNs go back without reaching the one
 	 * that is expected, the requester did send again and it was lost again.
@@ -430,7 +430,7 @@ static void sroce_respond_rnr(struct sroce_qp *qp)
 {
 	if (sroce_uc_drop(qp, SROCE_CNT_DROP_NO_RECV))
 		return;
-	sroce_count(qp->dev->stats, SROCE_CNT_SENT_RNR);
+	sroce_count(qp->stats, SROCE_CNT_SENT_RNR);
 	sroce_respond_ack(qp);
 	sroce_respond_send(qp, AETH_RNR | qp->attr.min_rnr_timer,
 			   qp->resp.psn);
@@ -487,7 +487,7 @@ static bool sroce_respond_send_op(struct sroce_qp *qp, struct sroce_pkt *pkt,
 	if (op & SROCE_OP_INV &&
 	    sroce_key_invalidate(&qp->dev->keys, qp->pd, qp->tag, pkt->ieth,
 				 true)) {
-		sroce_count(qp->dev->stats, SROCE_CNT_ACCESS_ERR);
+		sroce_count(qp->stats, SROCE_CNT_ACCESS_ERR);
 		sroce_respond_recv_fail(qp, IB_WC_REM_INV_REQ_ERR,
 					AETH_NAK_REM_ACCESS);
 		return false;
@@ -694,7 +694,7 @@ static void sroce_respond_received(struct sroce_qp *qp,
 		wc.wc_flags |= IB_WC_WITH_INVALIDATE;
 		wc.ex.invalidate_rkey = pkt->ieth;
 	}
-	sroce_count(qp->dev->stats, SROCE_CNT_RDMA_RECVS);
+	sroce_count(qp->stats, SROCE_CNT_RDMA_RECVS);
 	sroce_rq_complete(qp, &wc, pkt->flags & SROCE_PKT_SE);
 }
 
@@ -789,7 +789,7 @@ static void sroce_respond_uc(struct sroce_qp *qp, struct sroce_pkt *pkt)
 	}
 	resp->psn = psn_add(pkt->psn, pkt->npsn);
 	if (lost)
-		sroce_count(qp->dev->stats, SROCE_CNT_OUT_OF_SEQ);
+		sroce_count(qp->stats, SROCE_CNT_OUT_OF_SEQ);
 	if (lost || op & SROCE_OP_FIRST)
 		resp->last_op = SROCE_NO_OP;
 	if (!sroce_request_fits(qp, pkt)) {
@@ -829,7 +829,7 @@ static void sroce_respond_datagram(struct sroce_qp *qp,
 				   const struct sroce_mail *mail,
 				   struct sroce_pkt *pkt)
 {
-	struct sroce_stats __percpu *stats = qp->dev->stats;
+	struct sroce_stats __percpu *stats = qp->stats;
 	struct sroce_payload head = {
 		.kind = SROCE_PAYLOAD_BUF,
 		.len = SROCE_GRH,
@@ -904,7 +904,7 @@ static bool sroce_respond_one(struct sroce_qp *qp, struct sroce_mail *mail,
 	else if (sroce_qp_is_dgram(qp) && service == IB_OPCODE_UD)
 		sroce_respond_datagram(qp, mail, &pkt);
 	else
-		sroce_count(qp->dev->stats, SROCE_CNT_DROP_MALFORMED);
+		sroce_count(qp->stats, SROCE_CNT_DROP_MALFORMED);
 	if (qp->fault.parked)
 		return false;
 	sroce_mail_free(mail);

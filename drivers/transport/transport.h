@@ -16,6 +16,7 @@
 struct sroce_av;
 struct sroce_dev;
 struct sroce_net;
+struct sroce_stats;
 struct sk_buff;
 struct sroce_qp;
 
@@ -146,6 +147,7 @@ void sroce_qp_destroy(struct sroce_qp *qp);
 int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask);
 int sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,
 		   struct ib_qp_init_attr *init);
+int sroce_qp_count_in(struct sroce_qp *qp, struct sroce_stats __percpu *stats);
 u32 sroce_qp_num(const struct sroce_qp *qp);
 struct sroce_ring *sroce_qp_sq(const struct sroce_qp *qp);
 struct sroce_ring *sroce_qp_rq(const struct sroce_qp *qp);
@@ -166,7 +168,8 @@ struct sroce_qp *sroce_qp_find(struct sroce_dev *dev, u32 qpn);
 struct sroce_qp *sroce_qp_find_gsi(struct sroce_dev *dev);
 bool sroce_qp_get(struct sroce_qp *qp);
 void sroce_qp_put(struct sroce_qp *qp);
-void sroce_deliver(struct sroce_qp *qp, struct sroce_mail *mail);
+void sroce_deliver(struct sroce_qp *qp, struct sroce_mail *mail, u32 npkts,
+		   u32 bytes);
 
 int sroce_transport_init(void);
 void sroce_transport_exit(void);

@@ -6,6 +6,8 @@
 #include <linux/device.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_counter.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "compat/compat.h"
@@ -53,6 +55,36 @@ static struct ib_mr *ops_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 }
 #else
 #define ops_reg_user_mr	sroce_reg_user_mr
+#endif
+
+#ifdef HAVE_COUNTER_PORT
+/* A QP counts all that it does, and there is one port. */
+static int ops_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp,
+			       u32 port)
+{
+	return sroce_counter_bind_qp(counter, qp);
+}
+
+static int ops_counter_unbind_qp(struct ib_qp *qp, u32 port)
+{
+	return sroce_counter_unbind_qp(qp);
+}
+#else
+#define ops_counter_bind_qp	sroce_counter_bind_qp
+#define ops_counter_unbind_qp	sroce_counter_unbind_qp
+#endif
+
+#ifdef HAVE_COUNTER_INIT
+/* ib_core allocates what we ask for, and calls this whether it is there or not. */
+static void counter_init(struct rdma_counter *counter)
+{
+}
+
+#define ops_counter_obj \
+	.counter_init = counter_init, \
+	.size_rdma_counter = sizeof(struct rdma_counter),
+#else
+#define ops_counter_obj
 #endif
 
 static void get_dev_fw_str(struct ib_device *ib, char *str)
@@ -120,6 +152,12 @@ static const struct ib_device_ops sroce_ops = {
 	.query_pkey		= sroce_query_pkey,
 	.alloc_hw_port_stats	= sroce_alloc_hw_port_stats,
 	.get_hw_stats		= sroce_get_hw_stats,
+	.counter_bind_qp	= ops_counter_bind_qp,
+	.counter_unbind_qp	= ops_counter_unbind_qp,
+	.counter_dealloc	= sroce_counter_dealloc,
+	.counter_alloc_stats	= sroce_counter_alloc_stats,
+	.counter_update_stats	= sroce_counter_update_stats,
+	ops_counter_obj
 	.process_mad		= sroce_process_mad,
 	.fill_res_cq_entry	= sroce_fill_res_cq,
 	.fill_res_mr_entry	= sroce_fill_res_mr,

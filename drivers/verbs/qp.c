@@ -121,8 +121,16 @@ int sroce_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return sroce_qp_modify(to_sroce_qp(ibqp), attr, mask);
 }
 
-/* Some kernels let `rdma resource` ask while the QP is being destroyed. */
-static struct sroce_qp *sroce_qp_tryget(struct ib_qp *ibqp)
+/**
+ * sroce_qp_tryget() - protocol state of a QP that may be gone
+ * @ibqp: a QP that ib_core has a reference on
+ *
+ * Some kernels let netlink ask while the QP is being destroyed.
+ *
+ * Context: process.
+ * Return: it with a reference, or NULL.
+ */
+struct sroce_qp *sroce_qp_tryget(struct ib_qp *ibqp)
 {
 	struct sroce_qp *qp;
 

@@ -11,6 +11,7 @@
 
 #include "transport/transport.h"
 
+struct rdma_counter;
 struct sroce_qp;
 struct sroce_region;
 
@@ -117,6 +118,7 @@ int sroce_post_srq_recv(struct ib_srq *srq, const struct ib_recv_wr *wr,
 			const struct ib_recv_wr **bad);
 
 /* qp.c */
+struct sroce_qp *sroce_qp_tryget(struct ib_qp *qp);
 int sroce_create_qp(struct ib_qp *qp, struct ib_qp_init_attr *attr,
 		    struct ib_udata *udata);
 int sroce_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
@@ -131,5 +133,12 @@ int sroce_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		    const struct ib_send_wr **bad);
 int sroce_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 		    const struct ib_recv_wr **bad);
+
+/* counter.c */
+int sroce_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp);
+int sroce_counter_unbind_qp(struct ib_qp *qp);
+int sroce_counter_dealloc(struct rdma_counter *counter);
+struct rdma_hw_stats *sroce_counter_alloc_stats(struct rdma_counter *counter);
+int sroce_counter_update_stats(struct rdma_counter *counter);
 
 #endif

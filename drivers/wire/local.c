@@ -69,7 +69,7 @@ void sroce_slice_free(struct sroce_slice *slice)
  */
 int sroce_local_send(struct sroce_tx *tx, struct sroce_pkt *pkt)
 {
-	struct sroce_stats __percpu *stats = tx->dev->stats;
+	struct sroce_stats __percpu *stats = tx->stats;
 	const struct sroce_av *av = tx->av;
 	u32 len = pkt->payload.len, npsn = pkt->npsn ?: 1;
 	struct sroce_slice *slice;
@@ -81,7 +81,7 @@ int sroce_local_send(struct sroce_tx *tx, struct sroce_pkt *pkt)
 					 sroce_qp_find(tx->dev, pkt->qpn);
 	rcu_read_unlock();
 	if (!qp) {
-		sroce_count(stats, SROCE_CNT_DROP_NO_QP);
+		sroce_count(tx->dev->counters.stats, SROCE_CNT_DROP_NO_QP);
 		return -ENOENT;
 	}
 
@@ -103,10 +103,8 @@ int sroce_local_send(struct sroce_tx *tx, struct sroce_pkt *pkt)
 	sroce_count(stats, SROCE_CNT_LOCAL_SLICES);
 	sroce_count_add(stats, SROCE_CNT_SENT_PKTS, npsn);
 	sroce_count_add(stats, SROCE_CNT_SENT_BYTES, len);
-	sroce_count_add(stats, SROCE_CNT_RCVD_PKTS, npsn);
-	sroce_count_add(stats, SROCE_CNT_RCVD_BYTES, len);
 
-	sroce_deliver(qp, &slice->mail);
+	sroce_deliver(qp, &slice->mail, npsn, len);
 	sroce_qp_put(qp);
 
 	return 0;

@@ -338,9 +338,9 @@ void sroce_mcast_deliver(struct sroce_dev *dev, const struct in6_addr *gid,
 			continue;
 		copy = skb_clone(skb, GFP_ATOMIC | __GFP_NOWARN);
 		if (copy)
-			sroce_deliver(member->qp, sroce_skb_mail(copy));
+			sroce_deliver(member->qp, sroce_skb_mail(copy), 0, 0);
 		else
-			sroce_count(dev->stats, SROCE_CNT_DROP_NOMEM);
+			sroce_count(dev->counters.stats, SROCE_CNT_DROP_NOMEM);
 		sroce_qp_put(member->qp);
 	}
 }

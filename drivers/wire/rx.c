@@ -188,6 +188,13 @@ static void forget_origin(struct sk_buff *skb)
 	skb->dev = NULL;
 }
 
+/* A packet that isn't for one QP. */
+static void count_received(struct sroce_dev *dev, const struct sk_buff *skb)
+{
+	sroce_count(dev->counters.stats, SROCE_CNT_RCVD_PKTS);
+	sroce_count_add(dev->counters.stats, SROCE_CNT_RCVD_BYTES, skb->len);
+}
+
 /**
  * sroce_rcv() - take a packet from a UDP socket
  * @sk: socket
@@ -227,19 +234,18 @@ int sroce_rcv(struct sock *sk, struct sk_buff *skb)
 	if (!sroce_icrc_ok(skb, skb_mail(skb)->ipv4))
 		goto drop_count;
 
-	sroce_count(dev->stats, SROCE_CNT_RCVD_PKTS);
-	sroce_count_add(dev->stats, SROCE_CNT_RCVD_BYTES, skb->len);
-
 	reason = SROCE_CNT_DROP_PKEY;
 	if (!is_our_partition(skb))
-		goto drop_count;
+		goto drop_received;
 
 	if (rdma_is_multicast_addr(&daddr)) {
 		reason = SROCE_CNT_DROP_MALFORMED;
 		if (!is_mcast_datagram(skb))
-			goto drop_count;
+			goto drop_received;
 
-		sroce_count(dev->stats, SROCE_CNT_RCVD_MCAST);
+		/* Once, however many QPs get it. */
+		count_received(dev, skb);
+		sroce_count(dev->counters.stats, SROCE_CNT_RCVD_MCAST);
 		forget_origin(skb);
 		sroce_mcast_deliver(dev, &daddr, skb);
 		consume_skb(skb);
@@ -249,16 +255,18 @@ int sroce_rcv(struct sock *sk, struct sk_buff *skb)
 	reason = SROCE_CNT_DROP_NO_QP;
 	qp = find_qp(dev, skb);
 	if (!qp)
-		goto drop_count;
+		goto drop_received;
 
 	forget_origin(skb);
-	sroce_deliver(qp, &skb_mail(skb)->mail);
+	sroce_deliver(qp, &skb_mail(skb)->mail, 1, skb->len);
 	sroce_qp_put(qp);
 
 	return 0;
 
+drop_received:
+	count_received(dev, skb);
 drop_count:
-	sroce_count(dev->stats, reason);
+	sroce_count(dev->counters.stats, reason);
 drop:
 	kfree_skb(skb);
 	return 0;

@@ -63,16 +63,18 @@ void sroce_tx_exit(void)
  * @tx: filled in; on the stack of the caller
  * @dev: device
  * @av: where to; the caller holds it
+ * @stats: where to count; the caller's until sroce_tx_end()
  *
  * Context: process or softirq, not with interrupts off.  Bottom halves are off
  * from here on until sroce_tx_end().
  */
 void sroce_tx_begin(struct sroce_tx *tx, struct sroce_dev *dev,
-		    struct sroce_av *av)
+		    struct sroce_av *av, struct sroce_stats __percpu *stats)
 {
 	*tx = (struct sroce_tx){
 		.dev	= dev,
 		.av	= av,
+		.stats	= stats,
 		.path	= SROCE_PATH_NONE,
 	};
 
@@ -280,7 +282,7 @@ static void xmit(struct sroce_tx *tx, struct sk_buff *skb)
 	err = tx->av->ipv4 ? ip_local_out(net, NULL, skb) :
 			     ip6_local_out(net, NULL, skb);
 	if (net_xmit_eval(err))
-		sroce_count(tx->dev->stats, SROCE_CNT_SEND_ERR);
+		sroce_count(tx->stats, SROCE_CNT_SEND_ERR);
 }
 
 static void flush(struct sroce_tx *tx)
@@ -291,10 +293,10 @@ static void flush(struct sroce_tx *tx)
 		return;
 
 	/* Before it goes: the answer may be counted before we return. */
-	sroce_count_add(tx->dev->stats, SROCE_CNT_SENT_PKTS, tx->npkts);
-	sroce_count_add(tx->dev->stats, SROCE_CNT_SENT_BYTES, tx->bytes);
+	sroce_count_add(tx->stats, SROCE_CNT_SENT_PKTS, tx->npkts);
+	sroce_count_add(tx->stats, SROCE_CNT_SENT_BYTES, tx->bytes);
 	if (tx->av->mcast)
-		sroce_count_add(tx->dev->stats, SROCE_CNT_SENT_MCAST,
+		sroce_count_add(tx->stats, SROCE_CNT_SENT_MCAST,
 				tx->npkts);
 
 	if (tx->npkts > 1 && sroce_burst_allowed(tx)) {
@@ -368,7 +370,7 @@ int sroce_tx_add(struct sroce_tx *tx, struct sroce_pkt *pkt)
 	sroce_payload_put(&pkt->payload);
 
 	if (err)
-		sroce_count(tx->dev->stats, SROCE_CNT_SEND_ERR);
+		sroce_count(tx->stats, SROCE_CNT_SEND_ERR);
 
 	return err;
 }

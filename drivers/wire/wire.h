@@ -20,6 +20,7 @@ struct sroce_mcast;
 struct sroce_net;
 struct sroce_opcode;
 struct sroce_qp;
+struct sroce_stats;
 
 /**
  * struct sroce_av - address vector: how to reach a port, for a QP or an AH
@@ -64,6 +65,7 @@ enum sroce_path {
  * struct sroce_tx - a burst of packets to one address vector, on the stack
  * @dev: who sends
  * @av: where to
+ * @stats: where to count
  * @path: where @av leads; decided once for the burst
  * @dst: route there, referenced, if @path is SROCE_PATH_WIRE
  * @head: packets that are built and not sent yet
@@ -76,6 +78,7 @@ enum sroce_path {
 struct sroce_tx {
 	struct sroce_dev	*dev;
 	struct sroce_av		*av;
+	struct sroce_stats __percpu *stats;
 	enum sroce_path		path;
 	struct dst_entry	*dst;
 	struct sk_buff		*head;
@@ -93,7 +96,7 @@ void sroce_av_put(struct sroce_av *av);
 
 /* tx.c */
 void sroce_tx_begin(struct sroce_tx *tx, struct sroce_dev *dev,
-		    struct sroce_av *av);
+		    struct sroce_av *av, struct sroce_stats __percpu *stats);
 bool sroce_tx_room(const struct sroce_tx *tx);
 int sroce_tx_add(struct sroce_tx *tx, struct sroce_pkt *pkt);
 void sroce_tx_end(struct sroce_tx *tx);

@@ -33,6 +33,9 @@ has HAVE_CREATE_CQ_BUNDLE rdma/ib_verbs.h \
 has HAVE_RESIZE_USER_CQ rdma/ib_verbs.h '\(\*resize_user_cq\)\('
 has HAVE_REG_USER_MR_DMAH rdma/ib_verbs.h \
 	'\(\*reg_user_mr\)\([^)]*struct ib_dmah \*'
+has HAVE_COUNTER_PORT rdma/ib_verbs.h \
+	'\(\*counter_bind_qp\)\([^)]*u32 port'
+has HAVE_COUNTER_INIT rdma/ib_verbs.h '\(\*counter_init\)\('
 has HAVE_IB_FLUSH rdma/ib_verbs.h 'IB_WR_ATOMIC_WRITE ='
 has HAVE_ODP_FLUSH rdma/ib_verbs.h 'IB_ODP_SUPPORT_FLUSH ='
 has HAVE_IB_ALLOC_DEVICE_WITH_NET rdma/ib_verbs.h \
