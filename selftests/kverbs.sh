@@ -19,6 +19,7 @@ run_module()
 	! grep -q '^not ok' "$out" || fail "cases failed"
 	[ "$(grep -c '^ok' "$out")" = "$(sed -n 's/^1\.\.//p' "$out")" ] ||
 		fail "not all cases were run"
+	clean_end
 }
 
 # in memory

@@ -25,18 +25,6 @@ modules()
 
 put() { echo "$2" >"$1" 2>"$WORK/put" || fail "$2 > $1: $(cat "$WORK/put")"; }
 
-# Shared CQs of the kernel's pool stay with the device; nothing else may.
-nothing_left()
-{
-	! dev_there t0 || resources t0 | grep -q ' qp 1 cm_id 0 mr 0 '
-}
-
-clean_end()
-{
-	rm -f "$WORK/resources.t0"
-	until_true 20 nothing_left || fail "left: $(resources t0)"
-}
-
 # NVMe over fabrics ----------------------------------------------------------------
 
 # a file in memory is what the target serves
@@ -88,7 +76,7 @@ nvme_connect()
 
 nvme_disk()
 {
-	DISK=$(cd /sys/block && ls -d nvme*n1 2>/dev/null | head -n 1)
+	DISK=$(cd /sys/block && ls -d nvme[0-9]n1 2>/dev/null | head -n 1)
 	[ -n "$DISK" ] && [ -b "/dev/$DISK" ]
 }
 

@@ -18,63 +18,17 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
+#include "kverbs.h"
+
 static char device[IB_DEVICE_NAME_MAX] = "t0";
 module_param_string(device, device, sizeof(device), 0444);
 MODULE_PARM_DESC(device, "Name of the RDMA device to try (default t0)");
-
-enum {
-	NOPS		= 512,		/* work requests of a case */
-	QUEUE		= 128,		/* of a QP */
-	PAGES		= 64,		/* of a buffer, as a rule */
-	WAIT_MS		= 20000,
-};
-
-#define REMOTE	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
-		 IB_ACCESS_REMOTE_READ)
-
-/* No completion has come, or the post has failed: no status of ib_core's. */
-#define NOTHING	((enum ib_wc_status)-1)
-
-/* A work request and its completion. */
-struct op {
-	struct ib_cqe		cqe;
-	struct completion	done;
-	struct ib_wc		wc;
-	bool			softirq;
-};
-
-struct end {
-	struct ib_pd	*pd;
-	struct ib_cq	*cq;
-	struct ib_qp	*qp;
-};
-
-/* Two connected ends, and what a case has used. */
-struct fix {
-	struct ib_device	*dev;
-	struct seq_file		*m;
-	enum ib_poll_context	ctx;
-	struct end		a, b;
-	struct op		*ops;
-	unsigned int		nops;
-	bool			failed;
-};
-
-/* Memory, in single pages. */
-struct buf {
-	struct page		**page;
-	struct scatterlist	*sg;
-	unsigned int		n;
-};
 
 /* Of the one device: added and removed by ib_core, used by readers. */
 static DEFINE_MUTEX(the_lock);
 static struct ib_device *the_device;
 
-#define CHECK(f, ok, fmt, ...) \
-	check(f, ok, __LINE__, fmt, ##__VA_ARGS__)
-
-static __printf(4, 5) bool check(struct fix *f, bool ok, int line,
+bool check(struct fix *f, bool ok, int line,
 				 const char *fmt, ...)
 {
 	va_list args;
@@ -104,7 +58,7 @@ static void op_done(struct ib_cq *cq, struct ib_wc *wc)
 }
 
 /* They live as long as the case: a completion may come late. */
-static struct op *op_new(struct fix *f)
+struct op *op_new(struct fix *f)
 {
 	struct op *op = &f->ops[f->nops++ % NOPS];
 
@@ -124,7 +78,7 @@ static bool op_poll(struct fix *f, struct op *op)
 	return completion_done(&op->done);
 }
 
-static enum ib_wc_status op_wait(struct fix *f, struct op *op)
+enum ib_wc_status op_wait(struct fix *f, struct op *op)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(WAIT_MS);
 
@@ -140,7 +94,7 @@ static enum ib_wc_status op_wait(struct fix *f, struct op *op)
 	return op->wc.status;
 }
 
-static struct op *post(struct fix *f, struct end *e, struct ib_send_wr *wr)
+struct op *post(struct fix *f, struct end *e, struct ib_send_wr *wr)
 {
 	struct op *op = op_new(f);
 
@@ -151,7 +105,7 @@ static struct op *post(struct fix *f, struct end *e, struct ib_send_wr *wr)
 								       NULL;
 }
 
-static struct op *post_recv(struct fix *f, struct end *e, u64 addr, u32 len,
+struct op *post_recv(struct fix *f, struct end *e, u64 addr, u32 len,
 			    u32 lkey)
 {
 	struct ib_sge sge = { .addr = addr, .length = len, .lkey = lkey };
@@ -166,7 +120,7 @@ static struct op *post_recv(struct fix *f, struct end *e, u64 addr, u32 len,
 									NULL;
 }
 
-static struct op *post_send(struct fix *f, struct end *e, u64 addr, u32 len,
+struct op *post_send(struct fix *f, struct end *e, u64 addr, u32 len,
 			    u32 lkey, u32 inv)
 {
 	struct ib_sge sge = { .addr = addr, .length = len, .lkey = lkey };
@@ -195,7 +149,7 @@ static struct op *post_rdma(struct fix *f, struct end *e, enum ib_wr_opcode opco
 	return post(f, e, &wr.wr);
 }
 
-static struct op *post_reg(struct fix *f, struct end *e, struct ib_mr *mr,
+struct op *post_reg(struct fix *f, struct end *e, struct ib_mr *mr,
 			   int access)
 {
 	struct ib_reg_wr wr = {
@@ -208,7 +162,7 @@ static struct op *post_reg(struct fix *f, struct end *e, struct ib_mr *mr,
 	return post(f, e, &wr.wr);
 }
 
-static struct op *post_inv(struct fix *f, struct end *e, u32 key)
+struct op *post_inv(struct fix *f, struct end *e, u32 key)
 {
 	struct ib_send_wr wr = {
 		.opcode			= IB_WR_LOCAL_INV,
@@ -243,7 +197,7 @@ static int find_gid(struct fix *f, int *index, union ib_gid *gid)
 	return -ENOENT;
 }
 
-static int connect_one(struct fix *f, struct end *e, struct end *peer)
+int connect_one(struct fix *f, struct end *e, struct end *peer)
 {
 	struct ib_qp_attr attr = {
 		.qp_state		= IB_QPS_RESET,
@@ -296,7 +250,7 @@ static int connect_one(struct fix *f, struct end *e, struct end *peer)
 			    IB_QP_MAX_QP_RD_ATOMIC);
 }
 
-static bool pair_connect(struct fix *f)
+bool pair_connect(struct fix *f)
 {
 	int err;
 
@@ -364,7 +318,7 @@ static void end_free(struct end *e)
 
 /* memory ------------------------------------------------------------------ */
 
-static void buf_free(struct fix *f, struct buf *buf)
+void buf_free(struct fix *f, struct buf *buf)
 {
 	unsigned int i;
 
@@ -379,7 +333,7 @@ static void buf_free(struct fix *f, struct buf *buf)
 }
 
 /* Neighbours in the list aren't neighbours in memory. */
-static bool buf_make(struct fix *f, struct buf *buf, unsigned int n)
+bool buf_make(struct fix *f, struct buf *buf, unsigned int n)
 {
 	unsigned int i;
 	int got;
@@ -423,7 +377,7 @@ static u8 pattern(size_t pos, u32 seed)
 	return (pos * 13 + pos / PAGE_SIZE * 7 + seed * 31) & 0xff;
 }
 
-static void buf_fill(const struct buf *buf, u32 seed)
+void buf_fill(const struct buf *buf, u32 seed)
 {
 	size_t pos;
 
@@ -432,7 +386,7 @@ static void buf_fill(const struct buf *buf, u32 seed)
 }
 
 /* Bytes @off to @off + @len are those from @from on of pattern @seed. */
-static void buf_check(struct fix *f, const struct buf *buf, size_t off,
+void buf_check(struct fix *f, const struct buf *buf, size_t off,
 		      size_t len, u32 seed, size_t from, const char *what)
 {
 	size_t i;
@@ -443,13 +397,13 @@ static void buf_check(struct fix *f, const struct buf *buf, size_t off,
 			return;
 }
 
-static u64 addr_of(const struct buf *buf, unsigned int page)
+u64 addr_of(const struct buf *buf, unsigned int page)
 {
 	return (uintptr_t)page_address(buf->page[page]);
 }
 
 /* Name @buf from byte @off on as the next memory of @mr. */
-static bool map(struct fix *f, struct ib_mr *mr, struct buf *buf,
+bool map(struct fix *f, struct ib_mr *mr, struct buf *buf,
 		unsigned int off)
 {
 	int n = ib_map_mr_sg(mr, buf->sg, buf->n, &off, PAGE_SIZE);
@@ -457,7 +411,7 @@ static bool map(struct fix *f, struct ib_mr *mr, struct buf *buf,
 	return CHECK(f, n == buf->n, "map_mr_sg: %d of %u", n, buf->n);
 }
 
-static struct ib_mr *mr_make(struct fix *f, struct end *e, u32 n)
+struct ib_mr *mr_make(struct fix *f, struct end *e, u32 n)
 {
 	struct ib_mr *mr = ib_alloc_mr(e->pd, IB_MR_TYPE_MEM_REG, n);
 
@@ -468,14 +422,6 @@ static void next_key(struct ib_mr *mr)
 {
 	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
 }
-
-#define WANT(f, op, status, what) do { \
-	enum ib_wc_status s_ = op_wait(f, op); \
-	CHECK(f, s_ == (status), "%s: %s", what, \
-	      s_ == NOTHING ? "nothing" : ib_wc_status_msg(s_)); \
-} while (0)
-
-#define OK(f, op, what)	WANT(f, op, IB_WC_SUCCESS, what)
 
 /* A is refused access; then both are connected again. */
 static void refused(struct fix *f, enum ib_wr_opcode opcode, struct buf *buf,
@@ -1037,6 +983,13 @@ static const struct {
 	{ "send_with_inv",	send_with_inv,	IB_POLL_SOFTIRQ },
 	{ "large_list",		large_list,	IB_POLL_UNBOUND_WORKQUEUE },
 	{ "revoke",		revoke,		IB_POLL_SOFTIRQ },
+	{ "srq_softirq",	srq_shared,	IB_POLL_SOFTIRQ },
+	{ "srq_workqueue",	srq_shared,	IB_POLL_WORKQUEUE },
+	{ "srq_last_wqe",	srq_last_wqe,	IB_POLL_SOFTIRQ },
+	{ "cq_pool",		cq_pool,	IB_POLL_SOFTIRQ },
+	{ "rw_lists",		rw_lists,	IB_POLL_SOFTIRQ },
+	{ "rw_lists_mr",	rw_lists_mr,	IB_POLL_WORKQUEUE },
+	{ "rdma_cm",		cm_connect,	IB_POLL_SOFTIRQ },
 	{ "drain_direct",	drain,		IB_POLL_DIRECT },
 	{ "drain_softirq",	drain,		IB_POLL_SOFTIRQ },
 	{ "drain_workqueue",	drain,		IB_POLL_WORKQUEUE },
