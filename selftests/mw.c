@@ -782,6 +782,76 @@ static void stream(void)
 	}
 }
 
+/* A WRITE of A by UC, whose fate nobody tells: the message behind it has come. */
+static void uc_write(uint32_t rkey, size_t off, uint32_t len)
+{
+	struct ibv_sge r = { (uintptr_t)rb.p + ROOM - 64, 64, rb.mr->lkey };
+	struct ibv_sge sg = { (uintptr_t)la.p, 8, la.mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 9, .sg_list = &sg, .num_sge = 1, .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_wc wc;
+
+	REQUIRE(!recv_post(&b, 10, &r, 1), "post_recv");
+	REQUIRE(!rdma(&a, IBV_WR_RDMA_WRITE, rkey, (uintptr_t)rb.p + off, len), "WRITE");
+	REQUIRE(!send_post(&a, &wr), "post_send");
+	want_wc(a.scq, &wc, 9, IBV_WC_SUCCESS, "SEND");
+	want_wc(b.rcq, &wc, 10, IBV_WC_SUCCESS, "receive");
+}
+
+#define UC_OPENS(key, what) do { \
+	memset(rb.p, 0xee, 4096); \
+	uc_write(key, 0, 4096); \
+	CHECK(differs(rb.p, 4096, 1, 0) < 0, "%s: closed", what); \
+} while (0)
+
+#define UC_CLOSED(key, what) do { \
+	memset(rb.p, 0xee, 4096); \
+	uc_write(key, 0, 4096); \
+	CHECK(not_byte(rb.p, 4096, 0xee) < 0, "%s: written", what); \
+} while (0)
+
+/* On UC too; only the SEND with invalidate is not there. */
+static void uc(void)
+{
+	struct ibv_mw *one, *two;
+	struct qopt o = qopt();
+	uint32_t key;
+
+	o.type = IBV_QPT_UC;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, ROOM, ACC_ALL);
+	rb = buf_new(b.pd, ROOM, ACC_ALL | IBV_ACCESS_MW_BIND);
+	fill(la.p, la.len, 1, 0);
+	one = mw_new(b.pd, IBV_MW_TYPE_1);
+	two = mw_new(b.pd, IBV_MW_TYPE_2);
+
+	REQUIRE(!bind1(&b, one, rb.mr, rb.p, 4096, MW_ALL), "bind of type 1");
+	UC_OPENS(one->rkey, "type 1");
+	key = one->rkey;
+	REQUIRE(!bind1(&b, one, rb.mr, NULL, 0, 0), "unbind of type 1");
+	UC_CLOSED(key, "type 1, unbound");
+
+	UC_CLOSED(two->rkey, "type 2 before it is bound");
+	REQUIRE(!bind2(&b, two, rb.mr, rb.p, 4096, MW_ALL), "bind of type 2");
+	UC_OPENS(two->rkey, "type 2");
+	UC_CLOSED(two->rkey ^ 1, "another key");
+	REQUIRE(!inval(&b, two->rkey), "local_inv");
+	UC_CLOSED(two->rkey, "invalidated");
+
+	REQUIRE(!bind2(&b, two, rb.mr, rb.p, 4096, IBV_ACCESS_REMOTE_READ), "bind to read");
+	UC_CLOSED(two->rkey, "no right to write");
+	CHECK(bind2(&b, two, rb.mr, rb.p, 4096, MW_ALL) == IBV_WC_MW_BIND_ERR, "bound twice");
+	/* the send queue stops, and nothing else */
+	CHECK(wait_state(b.qp, IBV_QPS_SQE, 1000), "state %d", qp_state(b.qp));
+	REQUIRE(!to_state(b.qp, IBV_QPS_RTS), "SQE to RTS");
+	REQUIRE(!inval(&b, two->rkey), "local_inv behind SQE");
+
+	struct ibv_send_wr wr = { .wr_id = 11, .opcode = IBV_WR_SEND_WITH_INV };
+
+	wr.invalidate_rkey = two->rkey;
+	CHECK(wr_status(&a, &wr, IBV_WC_SEND) == IBV_WC_LOC_QP_OP_ERR, "SEND with invalidate");
+}
+
 static const struct tcase cases[] = {
 	{ "capabilities", caps },
 	{ "type_1", type1 },
@@ -799,6 +869,7 @@ static const struct tcase cases[] = {
 	{ "slots", slots },
 	{ "wr_api", wr_api },
 	{ "stream", stream },
+	{ "uc", uc },
 	{ "left_behind", left_behind },
 };
 

@@ -48,17 +48,20 @@ enum ib_wc_status sroce_swqe_check(const struct sroce_qp *qp,
 	case IB_WR_SEND_WITH_IMM:
 		break;
 	case IB_WR_SEND_WITH_INV:
-	case IB_WR_LOCAL_INV:
 		if (qp->type != IB_QPT_RC)
 			return IB_WC_LOC_QP_OP_ERR;
 		break;
+	case IB_WR_LOCAL_INV:
+		if (sroce_qp_is_dgram(qp))
+			return IB_WC_LOC_QP_OP_ERR;
+		break;
 	case IB_WR_BIND_MW:
-		if (qp->type != IB_QPT_RC || !qp->user)
+		if (sroce_qp_is_dgram(qp) || !qp->user)
 			return IB_WC_LOC_QP_OP_ERR;
 		break;
 	case IB_WR_REG_MR:
 		/* A process must not name memory by its kernel addresses. */
-		if (qp->type != IB_QPT_RC || qp->user)
+		if (sroce_qp_is_dgram(qp) || qp->user)
 			return IB_WC_LOC_QP_OP_ERR;
 		break;
 	case IB_WR_RDMA_WRITE:

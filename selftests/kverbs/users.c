@@ -26,12 +26,13 @@ static bool came(struct completion *done)
 
 enum { SHARERS = 6, SRQ_LIMIT = 8, ROUNDS = 5 };
 
-struct shared {
+/* One case runs at a time. */
+static struct shared {
 	struct ib_srq		*srq;
 	struct end		from[SHARERS], to[SHARERS];
 	struct completion	limit;
 	struct completion	last[SHARERS];
-};
+} the_shared;
 
 static void srq_event(struct ib_event *event, void *context)
 {
@@ -140,23 +141,23 @@ void srq_shared(struct fix *f)
 	const int n = PAGES / SHARERS * SHARERS;
 	struct op *r[PAGES], *op[PAGES];
 	struct buf src = {}, dst = {};
-	struct shared s;
+	struct shared *s = &the_shared;
 	int i, k;
 
-	if (!shared_make(f, &s) || !buf_make(f, &src, 1) ||
+	if (!shared_make(f, s) || !buf_make(f, &src, 1) ||
 	    !buf_make(f, &dst, PAGES))
 		goto out;
 
 	buf_fill(&src, 11);
 	for (k = 0; k < ROUNDS && !f->failed; k++) {
 		for (i = 0; i < n; i++)
-			r[i] = post_srq(f, s.srq, addr_of(&dst, i),
+			r[i] = post_srq(f, s->srq, addr_of(&dst, i),
 					f->b.pd->local_dma_lkey);
-		CHECK(f, !ib_modify_srq(s.srq, &limit, IB_SRQ_LIMIT),
+		CHECK(f, !ib_modify_srq(s->srq, &limit, IB_SRQ_LIMIT),
 		      "modify_srq");
-		CHECK(f, !try_wait_for_completion(&s.limit), "limit too early");
+		CHECK(f, !try_wait_for_completion(&s->limit), "limit too early");
 		for (i = 0; i < n; i++)
-			op[i] = post_send(f, &s.from[i % SHARERS],
+			op[i] = post_send(f, &s->from[i % SHARERS],
 					  addr_of(&src, 0), PAGE_SIZE,
 					  f->a.pd->local_dma_lkey, 0);
 		for (i = 0; i < n && !f->failed; i++) {
@@ -166,15 +167,15 @@ void srq_shared(struct fix *f)
 		for (i = 0; i < n && !f->failed; i++)
 			buf_check(f, &dst, i * PAGE_SIZE, PAGE_SIZE, 11, 0,
 				  "data");
-		CHECK(f, came(&s.limit), "no limit event");
+		CHECK(f, came(&s->limit), "no limit event");
 	}
 	/* Nobody armed it again. */
-	post_srq(f, s.srq, addr_of(&dst, 0), f->b.pd->local_dma_lkey);
-	OK(f, post_send(f, &s.from[0], addr_of(&src, 0), 8,
+	post_srq(f, s->srq, addr_of(&dst, 0), f->b.pd->local_dma_lkey);
+	OK(f, post_send(f, &s->from[0], addr_of(&src, 0), 8,
 			f->a.pd->local_dma_lkey, 0), "send");
-	CHECK(f, !try_wait_for_completion(&s.limit), "a second limit event");
+	CHECK(f, !try_wait_for_completion(&s->limit), "a second limit event");
 out:
-	shared_free(&s);
+	shared_free(s);
 	buf_free(f, &src);
 	buf_free(f, &dst);
 }
@@ -185,32 +186,32 @@ void srq_last_wqe(struct fix *f)
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 	struct buf src = {}, dst = {};
 	struct op *r[SHARERS] = {};
-	struct shared s;
+	struct shared *s = &the_shared;
 	int i;
 
-	if (!shared_make(f, &s) || !buf_make(f, &src, 1) ||
+	if (!shared_make(f, s) || !buf_make(f, &src, 1) ||
 	    !buf_make(f, &dst, SHARERS))
 		goto out;
 
 	for (i = 0; i < SHARERS; i++)
-		r[i] = post_srq(f, s.srq, addr_of(&dst, i),
+		r[i] = post_srq(f, s->srq, addr_of(&dst, i),
 				f->b.pd->local_dma_lkey);
 	for (i = 0; i < SHARERS - 1; i++) {
-		CHECK(f, !ib_modify_qp(s.to[i].qp, &attr, IB_QP_STATE), "ERR");
-		CHECK(f, came(&s.last[i]), "QP %d: no LAST_WQE_REACHED", i);
+		CHECK(f, !ib_modify_qp(s->to[i].qp, &attr, IB_QP_STATE), "ERR");
+		CHECK(f, came(&s->last[i]), "QP %d: no LAST_WQE_REACHED", i);
 	}
 	for (i = 0; i < SHARERS; i++)
 		CHECK(f, !completion_done(&r[i]->done), "receive %d: %s", i,
 		      ib_wc_status_msg(r[i]->wc.status));
 	/* The last one finds them all. */
 	for (i = 0; i < SHARERS && !f->failed; i++)
-		OK(f, post_send(f, &s.from[SHARERS - 1], addr_of(&src, 0), 8,
+		OK(f, post_send(f, &s->from[SHARERS - 1], addr_of(&src, 0), 8,
 				f->a.pd->local_dma_lkey, 0), "send");
 	for (i = 0; i < SHARERS && !f->failed; i++)
 		OK(f, r[i], "receive");
-	CHECK(f, !completion_done(&s.last[SHARERS - 1]), "LAST_WQE_REACHED");
+	CHECK(f, !completion_done(&s->last[SHARERS - 1]), "LAST_WQE_REACHED");
 out:
-	shared_free(&s);
+	shared_free(s);
 	buf_free(f, &src);
 	buf_free(f, &dst);
 }
