@@ -208,13 +208,14 @@ shown_under_churn()
 
 	need rdma
 	single
-	SROCE_DEV=t0 spawn churn bash -c "while :; do $HERE/objects cycles many_qps many_cqs; done"
+	SROCE_DEV=t0 spawn churn bash -c "while :; do $HERE/objects cycles many_qps many_cqs; $HERE/srq churn limits; done"
 	pid=$PID
 	end=$((SECONDS + $(slow 4)))
 	while [ "$SECONDS" -lt "$end" ]; do
 		rdma -dd resource show qp >/dev/null
 		rdma -dd resource show cq >/dev/null
 		rdma -dd resource show mr >/dev/null
+		rdma -dd resource show srq >/dev/null
 	done
 	gone "$pid" && fail "churn: $(tail -n 3 "$WORK/churn.out")"
 	kill -KILL "$pid"

@@ -7,27 +7,8 @@
 
 #include <ctype.h>
 #include <pthread.h>
-#include <stdarg.h>
 
 enum { MSG = 3000, PKTS = 3 };	/* bytes of a message, packets at an MTU of 1024 */
-
-/* The output of a command, at most n - 1 bytes; its status. */
-static int output(char *buf, size_t n, const char *fmt, ...)
-{
-	char cmd[512];
-	va_list ap;
-	size_t got;
-	FILE *f;
-
-	va_start(ap, fmt);
-	vsnprintf(cmd, sizeof(cmd), fmt, ap);
-	va_end(ap);
-	f = popen(cmd, "r");
-	REQUIRE(f, "%s", cmd);
-	got = fread(buf, 1, n - 1, f);
-	buf[got] = 0;
-	return pclose(f);
-}
 
 /* The value behind a word of `rdma statistic qp show`, -1 without the word. */
 static long long word(const char *text, const char *name)
@@ -60,7 +41,7 @@ static int own(struct ibv_qp *qp)
 	shown[0] = 0;
 
 	snprintf(qpns, sizeof(qpns), "%u", qp->qp_num);
-	if (output(all, sizeof(all), "rdma statistic qp show link %s/1", A->name))
+	if (sh_output(all, sizeof(all), "rdma statistic qp show link %s/1", A->name))
 		return -1;
 	/* an entry starts with "link", and may go on in further lines */
 	for (line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
@@ -84,7 +65,7 @@ static long long total(const char *name)
 {
 	char buf[64];
 
-	REQUIRE(!output(buf, sizeof(buf), "cat /sys/class/infiniband/%s/ports/1/hw_counters/%s",
+	REQUIRE(!sh_output(buf, sizeof(buf), "cat /sys/class/infiniband/%s/ports/1/hw_counters/%s",
 			A->name, name), "%s", name);
 	return strtoll(buf, NULL, 10);
 }
@@ -93,7 +74,7 @@ static long long pma(const char *name)
 {
 	char buf[64];
 
-	REQUIRE(!output(buf, sizeof(buf), "cat /sys/class/infiniband/%s/ports/1/counters/%s",
+	REQUIRE(!sh_output(buf, sizeof(buf), "cat /sys/class/infiniband/%s/ports/1/counters/%s",
 			A->name, name), "%s", name);
 	return strtoll(buf, NULL, 10);
 }
@@ -113,7 +94,7 @@ static void wants_rdma(void)
 {
 	char buf[256];
 
-	if (output(buf, sizeof(buf), "rdma -V"))
+	if (sh_output(buf, sizeof(buf), "rdma -V"))
 		SKIP("no rdma tool");
 }
 
@@ -299,7 +280,7 @@ static void by_type(void)
 	o.type = IBV_QPT_UD;
 	end_new(&ud, A, &o);
 	REQUIRE(!to_init(&ud, &o), "INIT");
-	output(buf, sizeof(buf), "rdma statistic qp mode link %s/1", A->name);
+	sh_output(buf, sizeof(buf), "rdma statistic qp mode link %s/1", A->name);
 	CHECK(strstr(buf, "auto") && strstr(buf, "type"), "mode: %s", buf);
 	IS(own(other.a.qp), -1, "counters of an older QP");
 	CHECK(own(p.a.qp) > 0, "no counters");
@@ -314,7 +295,7 @@ static void by_type(void)
 	pair_drop(&p.a, &p.b);
 	pair_drop(&q.a, &q.b);
 	drop(ud.qp);
-	output(buf, sizeof(buf), "rdma statistic qp show link %s/1", A->name);
+	sh_output(buf, sizeof(buf), "rdma statistic qp show link %s/1", A->name);
 	CHECK(!strstr(buf, "lqpn"), "left: %s", buf);
 	IS(total("rdma_sends") - was, 12, "sends when they are gone");
 	REQUIRE(!sh("rdma statistic qp set link %s/1 auto off", A->name), "auto off");

@@ -659,6 +659,26 @@ static void churn(void)
 	}
 }
 
+/* what rdma resource tells of it */
+static void shown(void)
+{
+	char text[4096], want[96];
+
+	setup(1, 20);
+	post_n(0, 7);
+	REQUIRE(!arm(3), "arm");
+	if (sh_output(text, sizeof(text), "rdma -dd resource show srq dev %s", A->name))
+		SKIP("no rdma tool that shows them");
+	if (!strstr(text, "drv_"))
+		SKIP("this kernel asks no driver");
+	snprintf(want, sizeof(want), "drv_capacity %u drv_posted 7 drv_limit 3", query().max_wr);
+	CHECK(strstr(text, want), "not '%s' in: %s", want, text);
+	send_wait(0, 1);
+	want_recv(0, 0, 1);
+	sh_output(text, sizeof(text), "rdma -dd resource show srq dev %s", A->name);
+	CHECK(strstr(text, "drv_posted 6 "), "one is taken: %s", text);
+}
+
 static const struct tcase cases[] = {
 	{ "limits", limits },
 	{ "many", many },
@@ -675,6 +695,7 @@ static const struct tcase cases[] = {
 	{ "last_wqe_reached", last_wqe },
 	{ "half_a_message", half_a_message },
 	{ "churn", churn },
+	{ "shown", shown },
 };
 
 int main(int argc, char **argv)

@@ -226,6 +226,7 @@ static const struct row rows[] = {
 
 	{ "uc_local_protection", bad_lkey, UC, SQE(LOC_PROT_ERR), R_NOTHING, QUIET },
 	{ "uc_local_operation", unknown_opcode, UC, SQE(LOC_QP_OP_ERR), R_NOTHING, QUIET },
+	{ "uc_bind", bind_refused, UC, SQE(MW_BIND_ERR), R_NOTHING, QUIET },
 
 	{ "ud_local_length", longer_than_mtu, UD, SQE(LOC_LEN_ERR), R_NOTHING, QUIET },
 	{ "ud_local_protection", bad_lkey, UD, SQE(LOC_PROT_ERR), R_NOTHING, QUIET },

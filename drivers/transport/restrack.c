@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What `rdma resource show -dd` tells of QPs and CQs beside what ib_core knows.
+ * What `rdma resource show -dd` tells of QPs, CQs and SRQs beside what ib_core
+ * knows.
  *
  * Some kernels ask while ib_core has the object destroyed.
  */
@@ -158,6 +159,40 @@ int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 	    rdma_nl_put_driver_u32(msg, "unpolled", unpolled) ||
 	    rdma_nl_put_driver_u32(msg, "armed", armed) ||
 	    rdma_nl_put_driver_u32(msg, "overflowed", overflowed)) {
+		nla_nest_cancel(msg, table);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(msg, table);
+
+	return 0;
+}
+
+/**
+ * sroce_fill_res_srq() - ib_device_ops.fill_res_srq_entry
+ * @msg: netlink message to add to
+ * @ibsrq: the SRQ
+ *
+ * Context: process.
+ * Return: 0 or -EMSGSIZE.
+ */
+int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
+{
+	struct sroce_srq *srq = to_sroce_srq(ibsrq);
+	u32 capacity, posted, limit;
+	struct nlattr *table;
+
+	spin_lock_irq(&srq->rq.lock);
+	capacity = srq->rq.max_wr;
+	posted = sroce_rq_posted(&srq->rq);
+	limit = srq->limit;
+	spin_unlock_irq(&srq->rq.lock);
+
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	if (!table)
+		return -EMSGSIZE;
+	if (rdma_nl_put_driver_u32(msg, "capacity", capacity) ||
+	    rdma_nl_put_driver_u32(msg, "posted", posted) ||
+	    rdma_nl_put_driver_u32(msg, "limit", limit)) {
 		nla_nest_cancel(msg, table);
 		return -EMSGSIZE;
 	}

@@ -128,6 +128,15 @@ int sroce_srq_init(struct sroce_srq *srq, struct ib_srq_attr *attr,
  */
 void sroce_srq_exit(struct sroce_srq *srq)
 {
+	struct sroce_ring *ring = srq->rq.ring;
+
+	/* Who asks for it from here on finds it empty. */
+	spin_lock_irq(&srq->rq.lock);
+	srq->rq.ring = NULL;
+	srq->rq.max_wr = 0;
+	spin_unlock_irq(&srq->rq.lock);
+
+	sroce_ring_destroy(ring);
 	sroce_rq_exit(&srq->rq);
 	mutex_destroy(&srq->modify);
 }

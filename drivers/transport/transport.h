@@ -155,6 +155,7 @@ struct sroce_ring *sroce_qp_rq(const struct sroce_qp *qp);
 /* restrack.c */
 int sroce_qp_fill_res(struct sk_buff *msg, struct sroce_qp *qp);
 int sroce_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq);
+int sroce_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq);
 
 /* post.c: any context */
 int sroce_qp_post_send(struct sroce_qp *qp, const struct ib_send_wr *wr,

@@ -163,6 +163,9 @@ static const struct ib_device_ops sroce_ops = {
 	.fill_res_mr_entry	= sroce_fill_res_mr,
 	.fill_res_qp_entry	= sroce_fill_res_qp,
 	.fill_stat_mr_entry	= sroce_fill_stat_mr,
+#ifdef HAVE_FILL_RES_SRQ
+	.fill_res_srq_entry	= sroce_fill_res_srq,
+#endif
 
 	.alloc_ucontext		= sroce_alloc_ucontext,
 	.dealloc_ucontext	= sroce_dealloc_ucontext,

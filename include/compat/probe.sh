@@ -36,6 +36,7 @@ has HAVE_REG_USER_MR_DMAH rdma/ib_verbs.h \
 has HAVE_COUNTER_PORT rdma/ib_verbs.h \
 	'\(\*counter_bind_qp\)\([^)]*u32 port'
 has HAVE_COUNTER_INIT rdma/ib_verbs.h '\(\*counter_init\)\('
+has HAVE_FILL_RES_SRQ rdma/ib_verbs.h '\(\*fill_res_srq_entry\)\('
 has HAVE_IB_FLUSH rdma/ib_verbs.h 'IB_WR_ATOMIC_WRITE ='
 has HAVE_ODP_FLUSH rdma/ib_verbs.h 'IB_ODP_SUPPORT_FLUSH ='
 has HAVE_IB_ALLOC_DEVICE_WITH_NET rdma/ib_verbs.h \

@@ -192,6 +192,23 @@ int sh(const char *fmt, ...)
 	return WIFEXITED(rc) ? WEXITSTATUS(rc) : 128;
 }
 
+int sh_output(char *buf, size_t n, const char *fmt, ...)
+{
+	char cmd[512];
+	va_list ap;
+	size_t got;
+	FILE *f;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	f = popen(cmd, "r");
+	REQUIRE(f, "%s", cmd);
+	got = fread(buf, 1, n - 1, f);
+	buf[got] = 0;
+	return pclose(f);
+}
+
 /* devices ---------------------------------------------------------------- */
 
 enum gid_kind gid_kind(const union ibv_gid *g)

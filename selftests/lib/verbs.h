@@ -66,6 +66,8 @@ uint64_t now_ms(void);
 void msleep(int ms);
 /* run a command, return its exit code; its output goes to stderr */
 int sh(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* its output, at most n - 1 bytes, goes to buf */
+int sh_output(char *buf, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* devices */
 struct tdev {
