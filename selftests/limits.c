@@ -2,6 +2,8 @@
 /* Every number that the device reports can be reached, and not exceeded. */
 #include "verbs.h"
 
+#include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -210,12 +212,101 @@ static void ahs(void)
 	waitpid(pid, &st, 0);
 }
 
+#define CGROUP "/sys/fs/cgroup/sroce_limits"
+#define CGROUP_MIB 24
+
+static int rmdir_cgroup(void *unused)
+{
+	(void)unused;
+	/* the last process of it may take a moment to go */
+	for (int i = 0; i < 100 && rmdir(CGROUP) && errno == EBUSY; i++)
+		msleep(20);
+	return access(CGROUP, F_OK) ? 0 : EBUSY;
+}
+
+static bool put(const char *path, long v)
+{
+	FILE *f = fopen(path, "w");
+	bool ok = f && fprintf(f, "%ld", v) > 0;
+
+	return f && !fclose(f) && ok;
+}
+
+static void cgroup(void)
+{
+	if (sh("echo +memory >/sys/fs/cgroup/cgroup.subtree_control") || mkdir(CGROUP, 0755))
+		SKIP("no memory cgroups");
+	t_defer(rmdir_cgroup, CGROUP, "rmdir of the cgroup");
+	REQUIRE(put(CGROUP "/memory.max", CGROUP_MIB << 20L), "memory.max");
+}
+
+static void *new_mib_cq(void) { return ibv_create_cq(A->ctx, 16000, NULL, NULL, 0); }
+
+static void *new_mib_srq(void)
+{
+	/* a slot is 128 bytes */
+	struct ibv_srq_init_attr ia = { .attr = { .max_wr = 8000, .max_sge = 4 } };
+
+	return ibv_create_srq(pd, &ia);
+}
+
+static int del_srq(void *p) { return ibv_destroy_srq(p); }
+
+/* A queue is memory of the process that makes it: it doesn't get more than its share. */
+static void charged_queues(void *(*new)(void), int (*del)(void *))
+{
+	int n = 4 * CGROUP_MIB, got, st;
+	pid_t pid = fork();
+	void *all[4 * CGROUP_MIB];
+
+	REQUIRE(pid >= 0, "fork: %s", strerror(errno));
+	if (!pid) {
+		A->ctx = ibv_open_device(A->ctx->device);
+		pd = A->ctx ? ibv_alloc_pd(A->ctx) : NULL;
+		if (!pd || !put(CGROUP "/cgroup.procs", getpid()))
+			_exit(2);
+		/* what is given back can be had again */
+		for (int i = 0; i < n; i++) {
+			void *q = new();
+
+			if (!q || del(q))
+				_exit(3);
+		}
+		for (got = 0; got < n; got++) {
+			all[got] = new();
+			if (!all[got])
+				_exit(errno == ENOMEM ? 0 : 4);
+		}
+		_exit(5);
+	}
+	waitpid(pid, &st, 0);
+	if (WIFSIGNALED(st))
+		CHECK(WTERMSIG(st) == SIGKILL, "signal %d", WTERMSIG(st));
+	else
+		CHECK(!WEXITSTATUS(st), "%s", WEXITSTATUS(st) == 5 ? "memory without end" :
+		      WEXITSTATUS(st) == 3 ? "what is given back stays charged" : "failed");
+}
+
+static void charged_cq(void)
+{
+	cgroup();
+	charged_queues(new_mib_cq, del_cq);
+}
+
+static void charged_srq(void)
+{
+	cgroup();
+	charged_queues(new_mib_srq, del_srq);
+}
+
 static const struct tcase cases[] = {
 	{ "max_pd", pds },
 	{ "max_cq", cqs },
 	{ "max_qp", qps },
 	{ "max_mr", mrs },
 	{ "max_ah", ahs },
+	{ "memory_of_cqs_is_charged", charged_cq },
+	{ "memory_of_srqs_is_charged", charged_srq },
 };
 
 int main(int argc, char **argv)

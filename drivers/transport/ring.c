@@ -2,6 +2,7 @@
 /*
  * Queue memory shared with a process.
  */
+#include <linux/gfp.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -9,6 +10,35 @@
 #include <rdma/rdma_user_rxe.h>
 
 #include "transport/ring.h"
+
+/*
+ * Pages charged to the cgroup of the process, which vmalloc_user() does not do.
+ * vfree() gives them back.
+ */
+static void *sroce_ring_alloc(u32 size)
+{
+	unsigned int n = size >> PAGE_SHIFT, i;
+	struct page **pages;
+	void *buf = NULL;
+
+	pages = kvcalloc(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
+	if (!pages)
+		return NULL;
+	for (i = 0; i < n; i++) {
+		pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		if (!pages[i])
+			break;
+	}
+	if (i == n)
+		buf = vmap(pages, n, VM_MAP | VM_MAP_PUT_PAGES | VM_USERMAP,
+			   PAGE_KERNEL);
+	if (!buf) {
+		while (i)
+			__free_page(pages[--i]);
+		kvfree(pages);
+	}
+	return buf;
+}
 
 static struct sroce_ring *to_ring(struct rdma_user_mmap_entry *entry)
 {
@@ -43,10 +73,10 @@ struct sroce_ring *sroce_ring_create(struct ib_ucontext *uctx, u32 capacity,
 	if (size > U32_MAX)
 		return ERR_PTR(-ENOMEM);
 
-	ring = kzalloc(sizeof(*ring), GFP_KERNEL);
+	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)
 		return ERR_PTR(-ENOMEM);
-	ring->buf = vmalloc_user(size);
+	ring->buf = sroce_ring_alloc(size);
 	if (!ring->buf) {
 		kfree(ring);
 		return ERR_PTR(-ENOMEM);

@@ -23,7 +23,7 @@ enum sroce_ring_dir {
 /**
  * struct sroce_ring - a queue
  * @entry: mapping into user space; unused for a kernel user's queue
- * @buf: header and slots, vmalloc'ed
+ * @buf: header and slots, vmapped
  * @dir: who produces
  * @mask: slots - 1; one slot stays unused, so the capacity is @mask
  * @index: the kernel's own index (producer of a CQ, consumer of the others)
