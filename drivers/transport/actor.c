@@ -142,7 +142,7 @@ static bool sroce_step(struct sroce_qp *qp)
 	budget.bytes = max(budget.bytes, SROCE_RUN_BYTES / 4);
 	more |= sroce_request(qp, &budget);
 	if (qp->state == IB_QPS_ERR || qp->state == IB_QPS_SQE)
-		sroce_qp_flush(qp);
+		more |= sroce_qp_flush(qp);
 	if (qp->fault.parked)
 		return sroce_parked(qp, 0);
 	sroce_fault_end_run(qp);

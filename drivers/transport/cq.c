@@ -8,6 +8,9 @@
 #include "transport/qp.h"
 #include "transport/transport.h"
 
+/* Completions that a resize copies with interrupts off. */
+#define SROCE_COPY_LOCKED	64u
+
 /*
  * The consumer index of a user's ring is the user's to write.  What lies
  * outside the entries between the last good index and the producer is nobody's
@@ -196,37 +199,60 @@ int sroce_cq_arm(struct sroce_cq *cq, enum ib_cq_notify_flags flags)
 	return missed;
 }
 
+static void sroce_cq_copy(struct sroce_ring *to, u32 at,
+			  const struct sroce_ring *from, u32 first, u32 n)
+{
+	for (; n; n--)
+		memcpy(sroce_ring_slot(to, at++), sroce_ring_slot(from, first++),
+		       1u << to->shift);
+}
+
 /**
  * sroce_cq_resize() - move to another ring
- * @cq: completion queue of a user
+ * @cq: completion queue of a user; cq->modify is held
  * @ring: the new ring, empty; on success the old one is in @cq no more
  *
- * Context: process.
+ * Completions go on coming meanwhile; the process must not poll, and its
+ * library doesn't.
+ *
+ * Context: process, may sleep.
  * Return: the old ring, to be destroyed by the caller; ERR_PTR(-EINVAL) when
  * the unpolled completions don't fit, nothing is changed then.
  */
 struct sroce_ring *sroce_cq_resize(struct sroce_cq *cq, struct sroce_ring *ring)
 {
-	struct sroce_ring *old;
-	unsigned long flags;
-	u32 n, i;
+	struct sroce_ring *old = cq->ring;
+	u32 first, todo, n = 0;
 
-	spin_lock_irqsave(&cq->lock, flags);
-	old = cq->ring;
-	n = sroce_cq_unpolled(cq);
-	if (n > ring->mask) {
-		spin_unlock_irqrestore(&cq->lock, flags);
+	spin_lock_irq(&cq->lock);
+	sroce_cq_unpolled(cq);
+	first = cq->consumer;
+	spin_unlock_irq(&cq->lock);
+
+	/* It may be much: only what came last is copied with the lock. */
+	for (;;) {
+		spin_lock_irq(&cq->lock);
+		todo = (old->index - first - n) & old->mask;
+		if (todo <= SROCE_COPY_LOCKED || n + todo > ring->mask)
+			break;
+		spin_unlock_irq(&cq->lock);
+		sroce_cq_copy(ring, n, old, first + n, todo);
+		n += todo;
+		cond_resched();
+	}
+	if (n + todo > ring->mask) {
+		spin_unlock_irq(&cq->lock);
 		return ERR_PTR(-EINVAL);
 	}
-	for (i = 0; i < n; i++)
-		memcpy(sroce_ring_slot(ring, i),
-		       sroce_ring_slot(old, cq->consumer + i),
-		       1u << ring->shift);
+	sroce_cq_copy(ring, n, old, first + n, todo);
+	n += todo;
+	/* Of a process that polls nevertheless, what it has taken is skipped. */
+	cq->consumer = n - min(sroce_cq_unpolled(cq), n);
+	ring->buf->consumer_index = cq->consumer;
 	sroce_ring_move(ring, n);
-	cq->consumer = 0;
 	cq->ring = ring;
 	cq->ibcq.cqe = ring->mask;
-	spin_unlock_irqrestore(&cq->lock, flags);
+	spin_unlock_irq(&cq->lock);
 	return old;
 }
 

@@ -140,41 +140,40 @@ void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type)
 		qp->ibqp->event_handler(&event, qp->ibqp->qp_context);
 }
 
-static void sroce_qp_flush_sq(struct sroce_qp *qp)
+/*
+ * Each returns true when there may be more: a process can post as fast as we
+ * flush, and others have their turn.
+ */
+static bool sroce_qp_flush_sq(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
-	u32 left = sq->max_wr + 1;
+	u32 left = SROCE_RUN_FLUSHED;
 
-	/* A process can post as fast as we flush: others have their turn. */
 	while (left && (sq->head != sq->fetched || sroce_sq_fetch(qp))) {
 		sroce_sq_complete(qp, IB_WC_WR_FLUSH_ERR);
 		left--;
 	}
-	if (!left)
-		set_bit(SROCE_EV_AGAIN, &qp->events);
 	memset(&qp->req, 0, sizeof(qp->req));
 	qp->req.next = sq->head;
 	qp->req.psn = qp->comp.una;
 	qp->req.max_psn = qp->comp.una;
+	return !left;
 }
 
-static void sroce_qp_flush_wqes(struct sroce_qp *qp)
+static bool sroce_qp_flush_rq(struct sroce_qp *qp)
 {
 	struct ib_wc wc = {
 		.status = IB_WC_WR_FLUSH_ERR,
 		.opcode = IB_WC_RECV,
 	};
-	u32 left = qp->rq.max_wr + 2;
+	u32 left = SROCE_RUN_FLUSHED;
 
-	sroce_qp_flush_sq(qp);
 	/* Of a shared queue only what was taken for a message is this QP's. */
-	while (left && qp->state == IB_QPS_ERR &&
-	       (qp->rq.srq ? qp->rq.busy : sroce_rq_take(qp))) {
+	while (left && (qp->rq.srq ? qp->rq.busy : sroce_rq_take(qp))) {
 		sroce_rq_complete(qp, &wc, false);
 		left--;
 	}
-	if (!left)
-		set_bit(SROCE_EV_AGAIN, &qp->events);
+	return !left;
 }
 
 /**
@@ -187,22 +186,43 @@ static void sroce_qp_flush_wqes(struct sroce_qp *qp)
  *
  * Context: softirq or bottom halves off, the token held, no mail being looked
  * at.
+ * Return: true when there is more to do, in the next run.
  */
-void sroce_qp_flush(struct sroce_qp *qp)
+bool sroce_qp_flush(struct sroce_qp *qp)
 {
-	sroce_qp_flush_wqes(qp);
+	bool more = sroce_qp_flush_sq(qp);
+
 	if (qp->state != IB_QPS_ERR)
-		return;
+		return more;
+	more |= sroce_qp_flush_rq(qp);
 	sroce_qp_drop_mail(qp, false);
-	if (qp->rq.srq && !qp->last_wqe) {
+	if (!more && qp->rq.srq && !qp->last_wqe) {
 		qp->last_wqe = true;
 		sroce_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+	}
+	return more;
+}
+
+/*
+ * Take the token.  What was posted to a send queue that stopped is flushed
+ * before the queue can go on.
+ */
+static void sroce_qp_lock_flushed(struct sroce_qp *qp)
+	__acquires(&qp->token)
+{
+	u32 runs = qp->sq.max_wr / SROCE_RUN_FLUSHED + 1;
+
+	sroce_qp_lock(qp);
+	while (qp->state == IB_QPS_SQE && runs-- && sroce_qp_flush_sq(qp)) {
+		sroce_qp_unlock(qp);
+		cond_resched();
+		sroce_qp_lock(qp);
 	}
 }
 
 /**
  * sroce_qp_error() - move a QP to the error state
- * @qp: the QP
+ * @qp: the QP; it is flushed at the end of this run, or by the next
  *
  * Context: softirq or bottom halves off, the token held.
  */
@@ -215,15 +235,13 @@ void sroce_qp_error(struct sroce_qp *qp)
 	sroce_fault_forget(qp);
 	qp->resp.read.active = false;
 	qp->resp.ack_due = false;
-	/* Completions go out now; the mail is being walked, it goes later. */
-	sroce_qp_flush_wqes(qp);
 }
 
 /**
  * sroce_qp_send_error() - a work request of an unreliable QP could not be sent
  * @qp: a UC or datagram QP
  *
- * Only the send queue stops, IBTA 10.3.1.6.
+ * Only the send queue stops, IBTA 10.3.1.6; it is flushed at the end of this run.
  *
  * Context: softirq or bottom halves off, the token held.
  */
@@ -232,7 +250,6 @@ void sroce_qp_send_error(struct sroce_qp *qp)
 	if (!sroce_qp_can_send(qp))
 		return;
 	WRITE_ONCE(qp->state, IB_QPS_SQE);
-	sroce_qp_flush_sq(qp);
 }
 
 /**
@@ -646,7 +663,6 @@ static void sroce_modify_state(struct sroce_qp *qp, enum ib_qp_state next)
 		break;
 	case IB_QPS_ERR:
 		sroce_qp_error(qp);
-		sroce_qp_flush(qp);
 		break;
 	case IB_QPS_SQD:
 		if (qp->state != IB_QPS_SQD)
@@ -701,7 +717,7 @@ int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask)
 		}
 	}
 
-	sroce_qp_lock(qp);
+	sroce_qp_lock_flushed(qp);
 	cur = qp->state;
 	next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	if ((mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur) ||

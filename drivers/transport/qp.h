@@ -50,6 +50,8 @@ enum {
 	SROCE_RUN_BYTES		= 512 * 1024,
 	/* Work requests and packets, likewise. */
 	SROCE_RUN_STEPS		= 256,
+	/* Work requests of each queue that are flushed in one go. */
+	SROCE_RUN_FLUSHED	= 128,
 	/* Mails that wait for an actor; beyond, they are dropped. */
 	SROCE_MAILBOX		= 4096,
 };
@@ -434,7 +436,7 @@ void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type);
 void sroce_qp_error(struct sroce_qp *qp);
 void sroce_qp_send_error(struct sroce_qp *qp);
 void sroce_qp_cq_overflow(struct sroce_qp *qp);
-void sroce_qp_flush(struct sroce_qp *qp);
+bool sroce_qp_flush(struct sroce_qp *qp);
 
 /* queue.c; the token is held, but for the checks */
 enum ib_wc_status sroce_swqe_check(const struct sroce_qp *qp,

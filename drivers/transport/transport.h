@@ -22,6 +22,7 @@ struct sroce_qp;
 
 /**
  * struct sroce_cq - completion queue
+ * @modify: serialises changes of size
  * @lock: protects all below.  irqsave: kernel users poll in any context
  * @consumer: the user's index when it was last seen to make sense
  * @armed: 0, or what the next completion has to be to raise an event
@@ -31,6 +32,7 @@ struct sroce_qp;
  */
 struct sroce_cq {
 	struct ib_cq		ibcq;
+	struct mutex		modify;
 	spinlock_t		lock;
 	struct sroce_ring	*ring;
 	u32			consumer;

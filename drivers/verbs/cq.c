@@ -49,6 +49,7 @@ int sroce_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		goto err_count;
 	}
 
+	mutex_init(&cq->modify);
 	spin_lock_init(&cq->lock);
 	INIT_WORK(&cq->notify, sroce_cq_notify);
 	cq->ring = sroce_ring_create(uctx, attr->cqe,
@@ -94,6 +95,7 @@ int sroce_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	spin_unlock_irq(&cq->lock);
 
 	sroce_ring_destroy(ring);
+	mutex_destroy(&cq->modify);
 	atomic_dec(&to_sroce_dev(ibcq->device)->num_cq);
 	return 0;
 }
@@ -129,7 +131,9 @@ int sroce_resize_cq(struct ib_cq *ibcq, unsigned int cqe,
 	err = sroce_cq_respond(ring, udata);
 	if (err)
 		goto err_ring;
+	mutex_lock(&cq->modify);
 	old = sroce_cq_resize(cq, ring);
+	mutex_unlock(&cq->modify);
 	if (IS_ERR(old)) {
 		err = PTR_ERR(old);
 		goto err_ring;
