@@ -30,9 +30,17 @@
 #define T_LEN		0x2000
 #define R(n)		(0x8000 + (n) * 0x1000)	/* its receives */
 #define DST		0xe000	/* of its READs */
-#define MEM		0x10000
+#define L		0x10000	/* more that the peer may access: more than one run's packets */
+#define L_LEN		0x18000
+#define MEM		(L + L_LEN)
 
-enum key { KEY_ALL, KEY_LOCAL };
+#define OP_FLUSH	0x1c	/* IBV_OPCODE_*: younger than some libibverbs */
+#define OP_ATOMIC_WRITE	0x1d
+#define ACC_FLUSH	(1 << 8)	/* IBV_ACCESS_FLUSH_GLOBAL */
+#define CAP_FLUSH	(1ull << 38)
+#define CAP_ATOMIC_WRITE (1ull << 40)
+
+enum key { KEY_ALL, KEY_LOCAL, KEY_LONG };
 
 /* a packet; zero everywhere: as it should be */
 struct pk {
@@ -46,6 +54,7 @@ struct pk {
 	enum key key;
 	uint32_t syn, msn;
 	uint64_t add, cmp;	/* atomics */
+	int feth;		/* FLUSH: what for, and 0x10 for all of the region */
 	int lands;		/* where the payload is to be found */
 	/* xor with what is right */
 	uint32_t bad_key, bad_qpn, bad_pkey, bad_qkey, bad_pad, bad_icrc;
@@ -57,6 +66,7 @@ struct pk {
 
 enum what {
 	DO_END, DO_TX, DO_RX, DO_NONE, DO_RECV, DO_POST, DO_RWC, DO_SWC, DO_EVENT, DO_COUNT,
+	DO_RD, DO_ARM, DO_STALL, DO_FLOOD, DO_DRAIN,
 };
 
 struct step {
@@ -66,7 +76,7 @@ struct step {
 	const char *name;
 };
 
-enum need { ALWAYS, ATOMICS, INVALIDATE, NO_INVALIDATE };
+enum need { ALWAYS, ATOMICS, INVALIDATE, NO_INVALIDATE, ATOMIC_WRITES, FLUSHES };
 
 struct row {
 	const char *name;
@@ -78,6 +88,9 @@ struct row {
 	int no_access;		/* bits that the QP doesn't have */
 	int timeout;		/* default none */
 	int retry, rnr_retry;	/* value + 1, default 7 */
+	int rd;			/* max_dest_rd_atomic + 1, default 4 */
+	enum ibv_mtu mtu;	/* default MTU */
+	bool srq;		/* receives are posted to an SRQ */
 	bool batch;		/* packets come in one softirq round */
 };
 
@@ -97,6 +110,18 @@ struct row {
 #define EVENT(e)	{ .what = DO_EVENT, .a = IBV_EVENT_##e }
 /* a counter has gone up by n since the row began */
 #define COUNT(c, n)	{ .what = DO_COUNT, .name = (c), .a = (n) }
+
+/* max_dest_rd_atomic is changed while the QP is in SQD */
+#define RD(n)		{ .what = DO_RD, .a = (n) }
+/* the limit of the SRQ */
+#define ARM(n)		{ .what = DO_ARM, .a = (n) }
+/* what the QP sends doesn't leave the host, so that it runs out of room; until it does, and
+   all that has piled up is received and forgotten */
+#define STALL		{ .what = DO_STALL }
+#define DRAIN		{ .what = DO_DRAIN }
+/* n times the same */
+#define FLOOD(n, o, ...) { .what = DO_FLOOD, .a = (n), .p = { .op = IBV_OPCODE_RC_##o, \
+							      __VA_ARGS__ } }
 
 #define ASK		.ack = true
 #define SYN_ACK		0x1f
@@ -119,6 +144,20 @@ struct row {
 #define READ(n, l, ...)	TX(RDMA_READ_REQUEST, ASK, .psn = (n), .dma = (l), __VA_ARGS__)
 #define RESP(o, n, l, f, m) RX(RDMA_READ_RESPONSE_##o, .psn = (n), .len = (l), .off = (f), \
 			   .msn = (m), .syn = SYN_ACK)
+#define ORIG(n, m)	RX(ATOMIC_ACKNOWLEDGE, .psn = (n), .msn = (m), .syn = SYN_ACK)
+#define ATOMIC_WRITE(n, ...) TXO(OP_ATOMIC_WRITE, ASK, .psn = (n), .len = 8, __VA_ARGS__)
+#define FLUSH(n, f, ...) TXO(OP_FLUSH, ASK, .psn = (n), .feth = (f), __VA_ARGS__)
+/* an ATOMIC WRITE or FLUSH is done */
+#define DONE(n, m)	RESP(ONLY, n, 0, 0, m)
+#define GLOBAL		1
+#define PERSISTENT	2
+#define REGION		0x10
+/* a READ of all of L, and its responses */
+#define LONG		.dma = L_LEN, .off = L - T, .key = KEY_LONG
+#define LONG_PSNS	(L_LEN / 256)
+#define LONG_RESP(m)	{ .what = DO_RX, .a = L_LEN, .p = { \
+				.op = IBV_OPCODE_RC_RDMA_READ_RESPONSE_FIRST, .off = L - T, \
+				.msn = (m), .syn = SYN_ACK } }
 #define SAY_RESP(o, n, l, ...) TX(RDMA_READ_RESPONSE_##o, .psn = (n), .len = (l), .msn = 1, \
 				  .syn = SYN_ACK, __VA_ARGS__)
 /* the responder refuses for good: what it says, the event */
@@ -427,6 +466,107 @@ static const struct row rows[] = {
 	  .need = ATOMICS },
 	{ "atomic_without_access", S(TX(FETCH_ADD, ASK, .add = 1), REFUSED(INV, 0, 0)), DEAD,
 	  .no_access = IBV_ACCESS_REMOTE_ATOMIC },
+	/* what is kept of them survives a change of how many are kept */
+	{ "atomic_again_with_more_allowed",
+	  S(TX(FETCH_ADD, ASK, .add = 5, .lands = T), ORIG(0, 1),
+	    TX(FETCH_ADD, ASK, .psn = 1, .add = 7, .lands = T), ORIG(1, 2), RD(16),
+	    TX(FETCH_ADD, ASK, .add = 5), ORIG(0, 2), TX(FETCH_ADD, ASK, .psn = 1, .add = 7),
+	    ORIG(1, 2)), .need = ATOMICS, .rd = 3 },
+	{ "atomic_again_with_less_allowed",
+	  S(TX(FETCH_ADD, ASK, .add = 5, .lands = T), ORIG(0, 1),
+	    TX(FETCH_ADD, ASK, .psn = 1, .add = 7, .lands = T), ORIG(1, 2),
+	    TX(FETCH_ADD, ASK, .psn = 2, .add = 9, .lands = T), ORIG(2, 3), RD(2),
+	    TX(FETCH_ADD, ASK, .psn = 1, .add = 7), ORIG(1, 3),
+	    TX(FETCH_ADD, ASK, .psn = 2, .add = 9), ORIG(2, 3)), .need = ATOMICS, .rd = 9 },
+
+	/* how many are outstanding: IBTA 9.9.3 */
+	{ "reads_as_agreed",
+	  S(READ(0, 8), READ(1, 8), RESP(ONLY, 0, 8, 0, 1), RESP(ONLY, 1, 8, 0, 2)),
+	  .batch = true, .rd = 3 },
+	{ "one_read_too_many",
+	  S(READ(0, 8), READ(1, 8), READ(2, 8), RESP(ONLY, 0, 8, 0, 1), RESP(ONLY, 1, 8, 0, 2),
+	    REFUSED(INV, 2, 2)), DEAD, .batch = true, .rd = 3 },
+	{ "one_atomic_too_many",
+	  S(TX(FETCH_ADD, ASK, .add = 5, .lands = T), READ(1, 8), TX(FETCH_ADD, ASK, .psn = 2),
+	    ORIG(0, 1), RESP(ONLY, 1, 8, 0, 2), REFUSED(INV, 2, 2)), DEAD, .need = ATOMICS,
+	  .batch = true, .rd = 3 },
+	{ "no_read_allowed", S(READ(0, 8), REFUSED(INV, 0, 0)), DEAD, .rd = 1 },
+	{ "no_atomic_allowed", S(TX(FETCH_ADD, ASK), REFUSED(INV, 0, 0)), DEAD, .need = ATOMICS,
+	  .rd = 1 },
+	{ "reads_of_a_stranger_do_not_count",
+	  S(READ(-2, 8, .other_src = true), READ(-1, 8, .other_src = true), READ(0, 8),
+	    RESP(ONLY, 0, 8, 0, 1), COUNT("drop_wrong_address", 2)), .batch = true, .rd = 2 },
+	{ "reads_ahead_of_a_stranger_do_not_count",
+	  S(READ(7, 8, .other_src = true), READ(0, 8), READ(1, 8), READ(2, 8),
+	    RESP(ONLY, 0, 8, 0, 1), RESP(ONLY, 1, 8, 0, 2), REFUSED(INV, 2, 2)), DEAD,
+	  .batch = true, .rd = 3 },
+	{ "rest_of_a_read_again_does_not_count",
+	  S(READ(0, 2500), RESP(FIRST, 0, MTU, 0, 1), RESP(MIDDLE, 1, MTU, MTU, 1),
+	    RESP(LAST, 2, 452, 2 * MTU, 1), READ(1, 1476, .off = MTU),
+	    READ(2, 452, .off = 2 * MTU), READ(3, 8), RESP(FIRST, 1, MTU, MTU, 1),
+	    RESP(LAST, 2, 452, 2 * MTU, 1), RESP(ONLY, 2, 452, 2 * MTU, 1),
+	    RESP(ONLY, 3, 8, 0, 2)), .batch = true, .rd = 3 },
+	/* a long one takes more than one run: no acknowledge in its middle */
+	{ "ack_waits_for_a_read_again",
+	  S(TX(RDMA_READ_REQUEST, ASK, LONG), LONG_RESP(1), WRITE(LONG_PSNS, 8, .lands = T),
+	    ACK(LONG_PSNS, 2), WRITE(LONG_PSNS, 8), TX(RDMA_READ_REQUEST, ASK, LONG),
+	    LONG_RESP(2), ACK(LONG_PSNS, 2)), .batch = true, .mtu = IBV_MTU_256 },
+
+	/* ATOMIC WRITE: IBTA 9.4.6, and FLUSH: IBTA A19 */
+	{ "atomic_write", S(ATOMIC_WRITE(0, .lands = T), DONE(0, 1)), .need = ATOMIC_WRITES },
+	{ "atomic_write_again",
+	  S(ATOMIC_WRITE(0, .lands = T), DONE(0, 1), ATOMIC_WRITE(1, .lands = T), DONE(1, 2),
+	    ATOMIC_WRITE(0), DONE(0, 2), COUNT("duplicate_request", 1)), .need = ATOMIC_WRITES },
+	{ "atomic_write_ahead", S(RECV(64), ATOMIC_WRITE(1), NAK(SEQ, 0, 0), STILL_WORKS),
+	  .need = ATOMIC_WRITES },
+	{ "atomic_write_4_bytes", S(TXO(OP_ATOMIC_WRITE, ASK, .len = 4), REFUSED(INV, 0, 0)), DEAD,
+	  .need = ATOMIC_WRITES },
+	{ "atomic_write_12_bytes", S(TXO(OP_ATOMIC_WRITE, ASK, .len = 12), REFUSED(INV, 0, 0)),
+	  DEAD, .need = ATOMIC_WRITES },
+	{ "atomic_write_longer_than_reth", S(ATOMIC_WRITE(0, .dma = -4), REFUSED(INV, 0, 0)), DEAD,
+	  .need = ATOMIC_WRITES },
+	{ "atomic_write_misaligned", S(ATOMIC_WRITE(0, .off = 4), REFUSED(INV, 0, 0)), DEAD,
+	  .need = ATOMIC_WRITES },
+	{ "atomic_write_bad_key", S(ATOMIC_WRITE(0, .bad_key = 0x55), FORBIDDEN(0, 0)), DEAD,
+	  .need = ATOMIC_WRITES },
+	{ "atomic_write_beyond", S(ATOMIC_WRITE(0, .off = T_LEN), FORBIDDEN(0, 0)), DEAD,
+	  .need = ATOMIC_WRITES },
+	{ "atomic_write_local_memory", S(ATOMIC_WRITE(0, .key = KEY_LOCAL), FORBIDDEN(0, 0)), DEAD,
+	  .need = ATOMIC_WRITES },
+	{ "atomic_write_without_access", S(ATOMIC_WRITE(0), REFUSED(INV, 0, 0)), DEAD,
+	  .need = ATOMIC_WRITES, .no_access = IBV_ACCESS_REMOTE_WRITE },
+	{ "atomic_write_inside_a_write",
+	  S(TX(RDMA_WRITE_FIRST, .len = MTU, .dma = 8, .lands = T), ATOMIC_WRITE(1),
+	    REFUSED(INV, 1, 0)), DEAD, .need = ATOMIC_WRITES },
+	{ "flush_range", S(WRITE(0, 61, .lands = T), ACK(0, 1), FLUSH(1, GLOBAL, .dma = 61),
+			   DONE(1, 2)), .need = FLUSHES },
+	{ "flush_region", S(FLUSH(0, GLOBAL | REGION, .va = 1, .dma = 0x7fffffff), DONE(0, 1)),
+	  .need = FLUSHES },
+	{ "flush_again",
+	  S(FLUSH(0, GLOBAL, .dma = 8), DONE(0, 1), WRITE(1, 8, .lands = T), ACK(1, 2),
+	    FLUSH(0, GLOBAL, .dma = 8), DONE(0, 2), COUNT("duplicate_request", 1)),
+	  .need = FLUSHES },
+	{ "flush_ahead", S(RECV(64), FLUSH(1, GLOBAL), NAK(SEQ, 0, 0), STILL_WORKS),
+	  .need = FLUSHES },
+	{ "flush_without_a_place", S(FLUSH(0, 0, .dma = 8), REFUSED(INV, 0, 0)), DEAD,
+	  .need = FLUSHES },
+	{ "flush_persistent_not_offered", S(FLUSH(0, PERSISTENT, .dma = 8), REFUSED(INV, 0, 0)),
+	  DEAD, .need = FLUSHES },
+	{ "flush_level_2", S(FLUSH(0, GLOBAL | 0x20, .dma = 8), REFUSED(INV, 0, 0)), DEAD,
+	  .need = FLUSHES },
+	{ "flush_bad_key", S(FLUSH(0, GLOBAL, .dma = 8, .bad_key = 0x55), FORBIDDEN(0, 0)), DEAD,
+	  .need = FLUSHES },
+	{ "flush_region_bad_key", S(FLUSH(0, GLOBAL | REGION, .bad_key = 0x55), FORBIDDEN(0, 0)),
+	  DEAD, .need = FLUSHES },
+	{ "flush_beyond", S(FLUSH(0, GLOBAL, .dma = T_LEN + 1), FORBIDDEN(0, 0)), DEAD,
+	  .need = FLUSHES },
+	{ "flush_region_without_access", S(FLUSH(0, GLOBAL, .dma = 8, .key = KEY_LONG, .off = L - T),
+					   FORBIDDEN(0, 0)), DEAD, .need = FLUSHES },
+	{ "flush_without_access", S(FLUSH(0, GLOBAL, .dma = 8), REFUSED(INV, 0, 0)), DEAD,
+	  .need = FLUSHES, .no_access = ACC_FLUSH },
+	{ "flush_inside_a_write",
+	  S(TX(RDMA_WRITE_FIRST, .len = MTU, .dma = 8, .lands = T), FLUSH(1, GLOBAL, .dma = 8),
+	    REFUSED(INV, 1, 0)), DEAD, .need = FLUSHES },
 
 	/* invalidation: IBTA 9.4.1 */
 	{ "send_inv_not_offered",
@@ -643,6 +783,36 @@ static const struct row rows[] = {
 	    RX(RDMA_READ_REQUEST, .psn = 1, .dma = 8), SAY_RESP(ONLY, 1, 8, .lands = DST),
 	    SWC(SUCCESS), SWC(SUCCESS)) },
 
+	/* answers get through, however many requests wait */
+	{ "answer_behind_too_many_requests",
+	  S(POST(SEND, 8), RX(SEND_ONLY, .len = 8), STALL, READ(0, T_LEN),
+	    FLOOD(6000, RDMA_READ_REQUEST, ASK, .dma = T_LEN), SAY_ACK(0), SWC(SUCCESS), DRAIN) },
+
+	/* shared receive queues: IBTA 10.9.2.4, 11.6.3 */
+	{ "srq", S(RECV(64), RECV(64), STILL_WORKS, SEND(1, 9, .lands = R(1)), ACK(1, 2),
+		   RWC(SUCCESS, 9)), .srq = true },
+	{ "srq_empty", S(SEND(0, 64), RNR(0, 0), RECV(64), STILL_WORKS), .srq = true },
+	{ "srq_limit",
+	  S(RECV(64), RECV(64), RECV(64), ARM(2), STILL_WORKS, SEND(1, 9, .lands = R(1)), ACK(1, 2),
+	    RWC(SUCCESS, 9), EVENT(SRQ_LIMIT_REACHED), SEND(2, 9, .lands = R(2)), ACK(2, 3),
+	    RWC(SUCCESS, 9)), .srq = true },
+	{ "srq_limit_by_a_first_packet",
+	  S(RECV(3000), RECV(64), ARM(2), TX(SEND_FIRST, .len = MTU, .lands = R(0)), NONE,
+	    EVENT(SRQ_LIMIT_REACHED), TX(SEND_LAST, ASK, .psn = 1, .len = 8, .lands = R(0) + MTU),
+	    ACK(1, 1), RWC(SUCCESS, MTU + 8)), .srq = true },
+	{ "srq_not_used_by_a_duplicate",
+	  S(RECV(64), RECV(64), STILL_WORKS, ARM(1), SEND(0, 64), ACK(0, 1)), .srq = true },
+	{ "srq_keeps_what_an_error_leaves",
+	  S(RECV(64), WRITE(0, 64, .bad_key = 0x55), FORBIDDEN(0, 0), EVENT(QP_LAST_WQE_REACHED)),
+	  DEAD, .srq = true },
+	{ "srq_error_inside_a_message",
+	  S(RECV(3000), RECV(64), TX(SEND_FIRST, .len = MTU, .lands = R(0)), SEND(1, 8),
+	    REFUSED(INV, 1, 0), EVENT(QP_LAST_WQE_REACHED), RWC(WR_FLUSH_ERR, 0)), DEAD,
+	  .srq = true },
+	{ "srq_receive_too_short",
+	  S(RECV(7), RECV(64), SEND(0, 8), NAK(INV, 0, 0), RWC(LOC_LEN_ERR, 0),
+	    EVENT(QP_LAST_WQE_REACHED)), DEAD, .srq = true },
+
 	/* datagrams: IBTA 9.6.1, 9.8.3 */
 	{ "ud", S(RECV(140), TXO(IBV_OPCODE_UD_SEND_ONLY, .len = 99, .lands = R(0) + 40),
 		  RWC(SUCCESS, 139)), .type = IBV_QPT_UD },
@@ -700,7 +870,8 @@ static const struct row rows[] = {
 static struct wire wire;
 static struct end q;
 static struct buf mem;
-static struct ibv_mr *tmr;
+static struct ibv_mr *tmr, *lmr;
+static struct ibv_srq *srq;
 static uint8_t *img;		/* what the memory should hold */
 static struct qopt opt;
 static uint32_t base;		/* first PSN, of both directions */
@@ -758,6 +929,7 @@ static void common(struct wpkt *w, const struct pk *p)
 	w->syndrome = p->syn;
 	w->msn = p->msn;
 	w->imm = IMM;
+	w->feth = p->feth;
 }
 
 static void atomic_effect(const struct pk *p)
@@ -773,7 +945,7 @@ static void atomic_effect(const struct pk *p)
 	memcpy(img + p->lands, &v, 8);
 }
 
-static void do_tx(const struct pk *p)
+static void do_tx(const struct pk *p, int n)
 {
 	struct wpkt w;
 
@@ -782,7 +954,7 @@ static void do_tx(const struct pk *p)
 	w.qkey = opt.qkey ^ p->bad_qkey;
 	w.src_qpn = PEER_QPN;
 	w.va = p->va ?: (uintptr_t)mem.p + T + p->off;
-	w.rkey = (p->key == KEY_LOCAL ? mem.mr->rkey : tmr->rkey) ^ p->bad_key;
+	w.rkey = (p->key == KEY_LOCAL ? mem.mr : p->key == KEY_LONG ? lmr : tmr)->rkey ^ p->bad_key;
 	w.ieth = w.rkey;
 	w.swap_add = p->add;
 	w.compare = p->cmp;
@@ -797,7 +969,9 @@ static void do_tx(const struct pk *p)
 		atomic_effect(p);
 	else if (p->lands)
 		memcpy(img + p->lands, w.data, w.len);
-	CHECK(!wire_send(&wire, &w), WHERE ": cannot send: %s", AT, strerror(errno));
+	for (; n; n--)
+		if (!CHECK(!wire_send(&wire, &w), WHERE ": cannot send: %s", AT, strerror(errno)))
+			break;
 }
 
 static void do_rx(const struct pk *p)
@@ -847,6 +1021,23 @@ static void do_rx(const struct pk *p)
 	      (int)(now_ms() - t0));
 }
 
+/* all responses of a READ of n bytes, whose first is p */
+static void do_rx_read(const struct pk *p, int n)
+{
+	struct pk r = *p;
+	int mtu = mtu_bytes(opt.mtu);
+
+	for (int off = 0; off < n && !t_failed(); off += r.len) {
+		r.len = n - off < mtu ? n - off : mtu;
+		r.off = p->off + off;
+		r.psn = p->psn + off / mtu;
+		r.op = !off ? IBV_OPCODE_RC_RDMA_READ_RESPONSE_FIRST :
+		       off + r.len < n ? IBV_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE :
+		       IBV_OPCODE_RC_RDMA_READ_RESPONSE_LAST;
+		do_rx(&r);
+	}
+}
+
 static void do_none(int ms)
 {
 	struct wpkt got;
@@ -873,7 +1064,55 @@ static void do_recv(const struct step *s)
 {
 	struct ibv_sge sg = { (uintptr_t)mem.p + R(receives), s->a, mem.mr->lkey ^ s->b };
 
-	REQUIRE(!recv_post(&q, receives++, &sg, 1), WHERE ": post_recv", AT);
+	struct ibv_recv_wr wr = { .wr_id = receives, .sg_list = &sg, .num_sge = 1 }, *bad;
+	int rc;
+
+	rc = row->srq ? ibv_post_srq_recv(srq, &wr, &bad) : recv_post(&q, receives, &sg, 1);
+	REQUIRE(!rc, WHERE ": post_recv: %s", AT, strerror(rc));
+	receives++;
+}
+
+static void do_rd(int n)
+{
+	struct ibv_qp_attr at = { .qp_state = IBV_QPS_SQD, .max_dest_rd_atomic = n };
+
+	REQUIRE(!to_state(q.qp, IBV_QPS_SQD), WHERE ": to SQD", AT);
+	REQUIRE(!ibv_modify_qp(q.qp, &at, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC),
+		WHERE ": max_dest_rd_atomic in SQD", AT);
+	REQUIRE(!to_state(q.qp, IBV_QPS_RTS), WHERE ": to RTS", AT);
+}
+
+static void do_arm(int n)
+{
+	struct ibv_srq_attr at = { .srq_limit = n };
+
+	REQUIRE(!ibv_modify_srq(srq, &at, IBV_SRQ_LIMIT), WHERE ": arming", AT);
+}
+
+static int d_stall(void *netdev)
+{
+	return sh("tc qdisc del dev %s root", (char *)netdev);
+}
+
+static char netdev[64];
+
+/* netem with a delay would make the packets nobody's, and so no room is used; a slot doesn't */
+static void do_stall(void)
+{
+	sh("modprobe -q sch_netem");
+	if (sh("tc qdisc add dev %s root netem slot 5s 5s limit 100000", netdev))
+		SKIP("no netem");
+	t_defer(d_stall, netdev, "netem");
+}
+
+static void do_drain(void)
+{
+	struct wpkt got;
+	const char *why;
+
+	drop(netdev);
+	while (wire_recv(&wire, &got, slow(100), &why))
+		;
 }
 
 static void do_rwc(const struct step *s)
@@ -901,10 +1140,28 @@ static void do_step(const struct step *s)
 
 	switch (s->what) {
 	case DO_TX:
-		do_tx(&s->p);
+		do_tx(&s->p, 1);
+		break;
+	case DO_FLOOD:
+		do_tx(&s->p, s->a);
 		break;
 	case DO_RX:
-		do_rx(&s->p);
+		if (s->a)
+			do_rx_read(&s->p, s->a);
+		else
+			do_rx(&s->p);
+		break;
+	case DO_RD:
+		do_rd(s->a);
+		break;
+	case DO_ARM:
+		do_arm(s->a);
+		break;
+	case DO_STALL:
+		do_stall();
+		break;
+	case DO_DRAIN:
+		do_drain();
 		break;
 	case DO_NONE:
 		do_none(slow(10));
@@ -988,7 +1245,6 @@ static void open_wire(bool v4)
 	const char *ip = v4 ? getenv("SROCE_PEER_IP") ?: "10.77.0.2" :
 			      getenv("SROCE_PEER_IP6") ?: "fd77::2";
 	union ibv_gid me = { .raw = { [10] = 0xff, [11] = 0xff } };
-	char netdev[64];
 
 	setenv("SROCE_GID", v4 ? "ipv4" : "ipv6", 1);
 	dev_refresh(A);
@@ -1000,6 +1256,21 @@ static void open_wire(bool v4)
 			   getenv("SROCE_PEER_IF") ?: "st1", netdev, &me, &A->gid),
 		"cannot open the peer's end: %s", strerror(errno));
 	t_defer(d_wire, &wire, "close");
+}
+
+static int d_srq(void *s)
+{
+	return ibv_destroy_srq(s);
+}
+
+static void make_srq(void)
+{
+	struct ibv_srq_init_attr ia = { .attr = { .max_wr = 16, .max_sge = 1 } };
+
+	srq = ibv_create_srq(q.pd, &ia);
+	REQUIRE(srq, "create_srq: %s", strerror(errno));
+	t_defer(d_srq, srq, "destroy_srq");
+	opt.srq = srq;
 }
 
 static void connect_qp(void)
@@ -1015,6 +1286,8 @@ static void connect_qp(void)
 	q.pd = pd_new(A);
 	q.scq = cq_new(A, opt.cqe, NULL);
 	q.rcq = cq_new(A, opt.cqe, NULL);
+	if (row->srq)
+		make_srq();
 	rc = end_qp(&q, &opt);
 	if (rc && opt.type == IBV_QPT_UC)
 		SKIP("no UC");
@@ -1036,7 +1309,9 @@ static void run_once(bool v4)
 {
 	opt = qopt();
 	opt.type = row->type ?: IBV_QPT_RC;
-	opt.access = ACC_ALL & ~row->no_access;
+	opt.access = (ACC_ALL | (row->need == FLUSHES ? ACC_FLUSH : 0)) & ~row->no_access;
+	opt.mtu = row->mtu ?: opt.mtu;
+	opt.rd = row->rd ? row->rd - 1 : opt.rd;
 	opt.min_rnr = RNR_TIMER;
 	opt.timeout = row->timeout;
 	opt.retry = row->retry ? row->retry - 1 : 7;
@@ -1047,7 +1322,8 @@ static void run_once(bool v4)
 	open_wire(v4);
 	connect_qp();
 	mem = buf_new(q.pd, MEM, IBV_ACCESS_LOCAL_WRITE);
-	tmr = mr_new(q.pd, mem.p + T, T_LEN, ACC_ALL);
+	tmr = mr_new(q.pd, mem.p + T, T_LEN, ACC_ALL | (row->need == FLUSHES ? ACC_FLUSH : 0));
+	lmr = mr_new(q.pd, mem.p + L, L_LEN, ACC_ALL);
 	img = mem_new(MEM);
 	fill(mem.p, MEM, 1, 0);
 	memcpy(img, mem.p, MEM);
@@ -1063,11 +1339,23 @@ static void run_once(bool v4)
 	drop(&wire);
 }
 
+static uint64_t caps(void)
+{
+	struct ibv_device_attr_ex at;
+
+	REQUIRE(!ibv_query_device_ex(A->ctx, NULL, &at), "query_device_ex");
+	return at.device_cap_flags_ex;
+}
+
 static void run(const void *r)
 {
 	bool inv = A->attr.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS;
 
 	row = r;
+	if (row->need == ATOMIC_WRITES && !(caps() & CAP_ATOMIC_WRITE))
+		SKIP("no ATOMIC WRITE");
+	if (row->need == FLUSHES && !(caps() & CAP_FLUSH))
+		SKIP("no FLUSH");
 	if (row->need == ATOMICS && A->attr.atomic_cap == IBV_ATOMIC_NONE)
 		SKIP("no atomics");
 	if (row->need == INVALIDATE && !inv)

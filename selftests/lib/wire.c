@@ -96,11 +96,13 @@ static int open_in(struct wire *w, const char *ifname)
 {
 	struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = htons(WIRE_PORT) };
 	struct sockaddr_ll ll = { .sll_family = AF_PACKET };
+	int room = 4 << 20;
 
 	ll.sll_protocol = htons(is_v4(&w->me) ? ETH_P_IP : ETH_P_IPV6);
 	ll.sll_ifindex = w->ifindex = if_nametoindex(ifname);
 	w->sink = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	w->fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	setsockopt(w->fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room));
 	if (!ll.sll_ifindex || w->fd < 0 || w->sink < 0 ||
 	    bind(w->sink, (void *)&any, sizeof(any)) || bind(w->fd, (void *)&ll, sizeof(ll)))
 		return -1;
@@ -184,7 +186,7 @@ static uint8_t *build(uint8_t *b, const struct wpkt *p)
 			b = put(b, p->ieth, 4);
 			break;
 		case 'F':
-			b = put(b, 0x11, 4);
+			b = put(b, p->feth, 4);
 			break;
 		}
 	memcpy(b, p->data, p->len);
@@ -305,7 +307,7 @@ static bool parse(struct wpkt *p, const uint8_t *b, const uint8_t *end)
 			p->ieth = get(&b, 4);
 			break;
 		case 'F':
-			get(&b, 4);
+			p->feth = get(&b, 4);
 			break;
 		}
 	}

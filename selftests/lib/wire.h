@@ -32,6 +32,7 @@ struct wpkt {
 	uint32_t msn;
 	uint64_t orig;			/* AtomicAckETH */
 	uint32_t imm, ieth;
+	uint32_t feth;
 	size_t len;			/* of the payload, without pad */
 	uint8_t data[WIRE_MAX];
 	/* how the packet that is sent differs from what it should be */
