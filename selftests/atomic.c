@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Atomic operations are executed once, return what was there, and mix with the CPU's own. */
 #include "traffic.h"
+#include "wire.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -453,6 +455,91 @@ static void readonly_result(void)
 	local_bad(8, mr_new(a.pd, la.p, 64, 0)->lkey, IBV_WC_LOC_PROT_ERR);
 }
 
+static int d_wire(void *w)
+{
+	wire_close(w);
+	return 0;
+}
+
+/* writes that take one PSN less than there are */
+static void all_psns(int mtu)
+{
+	enum { MIB = 1 << 20 };
+	struct buf from = buf_new(a.pd, MIB, ACC_ALL), to = buf_new(b.pd, MIB, ACC_ALL);
+	long left = (1 << 24) - 1, posted = 0, done = 0;
+	struct ibv_wc wc;
+
+	while (left || done < posted) {
+		long n = left < MIB / mtu ? left : MIB / mtu;
+		struct ibv_sge sg = { (uintptr_t)from.p, n * mtu, from.mr->lkey };
+		struct ibv_send_wr wr = { .wr_id = posted, .sg_list = &sg, .num_sge = 1,
+					  .opcode = IBV_WR_RDMA_WRITE,
+					  .send_flags = IBV_SEND_SIGNALED };
+
+		if (left && posted - done < 16) {
+			wr.wr.rdma.remote_addr = (uintptr_t)to.p;
+			wr.wr.rdma.rkey = to.mr->rkey;
+			REQUIRE(!send_post(&a, &wr), "post_send");
+			posted++;
+			left -= n;
+			continue;
+		}
+		if (!want_wc(a.scq, &wc, done++, IBV_WC_SUCCESS, "write"))
+			t_abort();
+	}
+}
+
+/*
+ * The answer to a PSN that has come a second time since is that of the second time. The
+ * peer of a QP that stands still becomes one that can lose an answer and ask again.
+ */
+static void same_psn(void)
+{
+	const char *ip = getenv("SROCE_PEER_IP") ?: "10.77.0.2", *why;
+	struct wpkt p = { .opcode = IBV_OPCODE_RC_FETCH_ADD, .pkey = 0xffff, .mig = true,
+			  .ack = true, .swap_add = 7 };
+	struct ibv_qp_attr at = { .qp_state = IBV_QPS_SQD };
+	union ibv_gid far = { .raw = { [10] = 0xff, [11] = 0xff } };
+	static struct wire wire;
+	struct qopt o = qopt();
+	static struct wpkt got;
+	char netdev[64];
+
+	use_gid("ipv4");
+	if (A != B || dev_netdev(A, netdev, sizeof(netdev)))
+		SKIP("no netdev, or several devices");
+	o.mtu = IBV_MTU_256;
+	o.rd = 2;
+	setup(&o, ACC_ALL);
+	inet_pton(AF_INET, ip, far.raw + 12);
+	REQUIRE(!wire_open(&wire, getenv("SROCE_PEER_NS") ?: "stP",
+			   getenv("SROCE_PEER_IF") ?: "st1", netdev, &far, &A->gid),
+		"cannot open the peer's end: %s", strerror(errno));
+	t_defer(d_wire, &wire, "close");
+	*(uint64_t *)rb.p = 1000;
+	CHECK(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 7, 0) == 1000, "the first time");
+	all_psns(256);
+	CHECK(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 7, 0) == 1007, "the second time");
+
+	at.ah_attr.is_global = 1;
+	at.ah_attr.port_num = 1;
+	at.ah_attr.grh.dgid = far;
+	at.ah_attr.grh.sgid_index = B->sgid;
+	at.ah_attr.grh.hop_limit = 64;
+	REQUIRE(!to_state(b.qp, IBV_QPS_SQD) &&
+		!ibv_modify_qp(b.qp, &at, IBV_QP_STATE | IBV_QP_AV), "another path");
+	p.qpn = b.qp->qp_num;
+	p.psn = o.psn_a;
+	p.va = (uintptr_t)rb.p;
+	p.rkey = rb.mr->rkey;
+	REQUIRE(!wire_send(&wire, &p), "send");
+	REQUIRE(wire_recv(&wire, &got, slow(2000), &why) == 1, "no answer");
+	CHECK(got.opcode == IBV_OPCODE_RC_ATOMIC_ACKNOWLEDGE && got.psn == p.psn,
+	      "opcode %#x PSN %#x", got.opcode, got.psn);
+	CHECK(got.orig == 1007, "the answer is %llu", (unsigned long long)got.orig);
+	CHECK(*(uint64_t *)rb.p == 1014, "it was executed again");
+}
+
 static const struct tcase cases[] = {
 	{ "fetch_add", fetch_add },
 	{ "cmp_swap", cmp_swap },
@@ -469,6 +556,7 @@ static const struct tcase cases[] = {
 	{ "result_too_short", short_result },
 	{ "bad_result_key", bad_result_key },
 	{ "readonly_result", readonly_result },
+	{ "answer_of_the_same_psn", same_psn },
 };
 
 int main(int argc, char **argv)
