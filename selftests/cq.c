@@ -3,6 +3,9 @@
 #include "traffic.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 static struct end a, b;
 static struct buf la, rb;
@@ -169,6 +172,63 @@ static void fill_cq_wait(int n, uint64_t from)
 		msleep(1);
 	REQUIRE(*(volatile uint8_t *)la.p == token, "the READ did not arrive");
 	msleep(20);
+}
+
+static atomic_bool stop;
+static atomic_long taken;	/* completions of the thread's that were polled */
+static atomic_long made;
+
+/* completions without end, ahead of who polls by so many */
+static void *producer(void *ahead)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED };
+	long n = 0;
+
+	pin(1);
+	wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
+	wr.wr.rdma.rkey = rb.mr->rkey;
+	while (!atomic_load(&stop)) {
+		if (n - atomic_load(&taken) >= *(int *)ahead) {
+			sched_yield();
+			continue;
+		}
+		wr.wr_id = n;
+		/* the queue may be full for a moment */
+		if (!send_post(&a, &wr))
+			atomic_store(&made, ++n);
+	}
+	return NULL;
+}
+
+static int d_join(void *t)
+{
+	atomic_store(&stop, true);
+	return pthread_join(*(pthread_t *)t, NULL);
+}
+
+static void produce(pthread_t *t, int *ahead)
+{
+	atomic_store(&stop, false);
+	atomic_store(&taken, 0);
+	atomic_store(&made, 0);
+	REQUIRE(!pthread_create(t, NULL, producer, ahead), "pthread_create");
+	t_defer(d_join, t, "pthread_join");
+}
+
+static void take(long *got, int n)
+{
+	struct ibv_wc wc[16];
+	int k;
+
+	for (; n > 0; n -= k) {
+		k = wait_wc(a.scq, wc, n < 16 ? n : 16, 10000);
+		REQUIRE(k > 0, "no completion %ld", *got);
+		for (int i = 0; i < k; i++, ++*got)
+			REQUIRE(wc[i].wr_id == (uint64_t)*got && !wc[i].status,
+				"completion %ld: wr_id %llu %s", *got,
+				(unsigned long long)wc[i].wr_id, ibv_wc_status_str(wc[i].status));
+		atomic_store(&taken, *got);
+	}
 }
 
 static void resize_setup(int cqe)
@@ -466,6 +526,128 @@ static void not_offered(void)
 	CHECK(rc == EOPNOTSUPP, "moderation: %s", strerror(rc));
 }
 
+/* so many that more come while they are copied */
+static void resize_of_many(void)
+{
+	static int ahead = 30000;
+	uint64_t until = now_ms() + slow(scaled(2000));
+	pthread_t t;
+	long got = 0;
+	int n = 0;
+
+	pin(0);
+	resize_setup(40000);
+	produce(&t, &ahead);
+	for (; (now_ms() < until || n < 4) && !t_failed(); n++) {
+		uint64_t end = now_ms() + slow(20000);
+		int rc;
+
+		while (atomic_load(&made) - got < 20000)
+			REQUIRE(now_ms() < end, "%ld completions", atomic_load(&made) - got);
+		rc = ibv_resize_cq(a.scq, 40000 + 40000 * (n & 1));
+		REQUIRE(!rc, "resize %d: %s", n, strerror(rc));
+		take(&got, 3000);
+	}
+	drop(&t);
+	take(&got, atomic_load(&made) - got);
+	CHECK(no_wc(a.scq, 10), "more completions than there were");
+	t_note("%d resizes, %ld completions", n, got);
+}
+
+/* each completion raises an event, of the queue before or after it is resized */
+static void resize_beside_events(void)
+{
+	uint64_t end = now_ms() + slow(scaled(1500));
+	static int ahead = 16;
+	struct qopt o = qopt();
+	int events = 0, n = 0;
+	struct ibv_wc wc;
+	pthread_t t;
+
+	pin(0);
+	o.events = true;
+	o.swr = 64;
+	pair_new(&a, &b, &o);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+	produce(&t, &ahead);
+	while (now_ms() < end && !t_failed()) {
+		int rc;
+
+		REQUIRE(!ibv_req_notify_cq(a.scq, 0), "req_notify");
+		rc = ibv_resize_cq(a.scq, 100 + 100 * (n++ & 1));
+		REQUIRE(!rc, "resize %d: %s", n, strerror(rc));
+		while (ibv_poll_cq(a.scq, 1, &wc) > 0)
+			atomic_fetch_add(&taken, 1);
+		events += event(&a, a.scq, 0);
+	}
+	drop(&t);
+	CHECK(events && n > 1, "%d events, %d resizes", events, n);
+	t_note("%d events, %d resizes", events, n);
+}
+
+/*
+ * Who has begun to poll holds an index that nobody else may move: what is behind the
+ * completions of a QP that is reset comes once.
+ */
+static void reset_beside_poll(void)
+{
+	struct ibv_cq_init_attr_ex ia = { .cqe = 64, .wc_flags = IBV_WC_EX_WITH_QP_NUM };
+	struct ibv_poll_cq_attr pa = { 0 };
+	struct qopt o = qopt();
+	int of_a = 0, of_c = 0, rc;
+	struct ibv_cq_ex *cx;
+	struct end c, d;
+
+	cx = ibv_create_cq_ex(A->ctx, &ia);
+	if (!cx && errno == EOPNOTSUPP)
+		SKIP("the provider has no create_cq_ex");
+	REQUIRE(cx, "create_cq_ex: %s", strerror(errno));
+	memset(&a, 0, sizeof(a));
+	a.dev = A;
+	a.pd = pd_new(A);
+	a.scq = a.rcq = ibv_cq_ex_to_cq(cx);
+	t_defer((int (*)(void *))ibv_destroy_cq, a.scq, "destroy_cq");
+	c = a;
+	REQUIRE(!end_qp(&a, &o) && !end_qp(&c, &o), "create_qp");
+	end_new(&b, B, &o);
+	end_new(&d, B, &o);
+	pair_connect(&a, &b, &o);
+	pair_connect(&c, &d, &o);
+	la = buf_new(a.pd, 4096, ACC_ALL);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+	fill_cq_wait(5, 0);
+	for (int i = 0; i < 7; i++) {
+		struct ibv_send_wr wr = { .wr_id = 100 + i, .opcode = IBV_WR_SEND,
+					  .send_flags = IBV_SEND_SIGNALED };
+
+		REQUIRE(!recv_post(&d, i, NULL, 0) && !send_post(&c, &wr), "post");
+		want_wc(d.rcq, &(struct ibv_wc){ 0 }, i, IBV_WC_SUCCESS, "receive");
+	}
+	/* the last acknowledge */
+	msleep(20);
+	rc = ibv_start_poll(cx, &pa);
+	REQUIRE(!rc, "start_poll: %d", rc);
+	REQUIRE(!to_state(a.qp, IBV_QPS_RESET), "to RESET");
+	do {
+		bool other = ibv_wc_read_qp_num(cx) == c.qp->qp_num;
+
+		CHECK(!other || cx->wr_id == 100u + of_c, "wr_id %llu after %d",
+		      (unsigned long long)cx->wr_id, of_c);
+		*(other ? &of_c : &of_a) += 1;
+		CHECK(of_a <= 5, "more completions of the QP that was reset");
+		rc = ibv_next_poll(cx);
+		/* the index is let go of, and taken up again */
+		if (!rc && of_a + of_c == 2) {
+			ibv_end_poll(cx);
+			rc = ibv_start_poll(cx, &pa);
+			REQUIRE(!rc, "start_poll again: %d", rc);
+		}
+	} while (!rc && !t_failed());
+	ibv_end_poll(cx);
+	CHECK(of_c == 7, "%d of 7 completions of the other QP", of_c);
+	CHECK(ibv_start_poll(cx, &pa) == ENOENT, "the queue is not empty");
+}
+
 static const struct tcase cases[] = {
 	{ "one_event_per_arming", one_per_arm },
 	{ "solicited_only", solicited },
@@ -473,6 +655,9 @@ static const struct tcase cases[] = {
 	{ "resize_keeps_entries", resize_keeps },
 	{ "resize_refused_changes_nothing", resize_refused },
 	{ "resize_under_load", resize_under_load },
+	{ "resize_of_many", resize_of_many },
+	{ "resize_beside_events", resize_beside_events },
+	{ "reset_beside_poll", reset_beside_poll },
 	{ "exact_fit", exact_fit },
 	{ "overflow_is_an_error", overflow },
 	{ "cq_ex", cq_ex },

@@ -2,6 +2,9 @@
 /* Memory windows, LOCAL_INV and SEND with invalidate: what a key opens, for whom, until when. */
 #include "traffic.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -852,6 +855,96 @@ static void uc(void)
 	CHECK(wr_status(&a, &wr, IBV_WC_SEND) == IBV_WC_LOC_QP_OP_ERR, "SEND with invalidate");
 }
 
+static atomic_int go;
+static struct ibv_mw *closing;
+
+/* the window is taken away, and the memory used for something else */
+static void *closer(void *unused)
+{
+	pin(1);
+	for (int i = 1; atomic_load(&go) >= 0; i++) {
+		struct ibv_send_wr wr = { .wr_id = 8, .opcode = IBV_WR_LOCAL_INV,
+					  .send_flags = IBV_SEND_SIGNALED };
+		struct ibv_wc wc;
+
+		while (atomic_load(&go) >= 0 && atomic_load(&go) != i)
+			sched_yield();
+		if (atomic_load(&go) < 0)
+			break;
+		for (volatile int j = 0; j < (i % 64) * 2000; j++)
+			;
+		wr.invalidate_rkey = closing->rkey;
+		if (!CHECK(!send_post(&b, &wr), "LOCAL_INV"))
+			break;
+		while (!ibv_poll_cq(b.scq, 1, &wc) && atomic_load(&go) >= 0)
+			;
+		memset(rb.p, 'Y', rb.len);
+		CHECK(!wc.status, "LOCAL_INV: %s", ibv_wc_status_str(wc.status));
+		atomic_store(&go, 0);
+	}
+	return unused;
+}
+
+static int d_closer(void *t)
+{
+	atomic_store(&go, -1);
+	return pthread_join(*(pthread_t *)t, NULL);
+}
+
+/* nothing of what is in the memory after LOCAL_INV is read through the window */
+static void read_ends(void)
+{
+	uint64_t until = now_ms() + slow(scaled(3000));
+	int n = 0, cut = 0;
+	struct qopt o = qopt();
+	pthread_t t;
+
+	o.timeout = 0;
+	pin(0);
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, 1 << 20, ACC_ALL);
+	rb = buf_new(b.pd, 1 << 20, ACC_ALL | IBV_ACCESS_MW_BIND);
+	closing = mw_new(b.pd, IBV_MW_TYPE_2);
+	atomic_store(&go, 0);
+	REQUIRE(!pthread_create(&t, NULL, closer, NULL), "pthread_create");
+	t_defer(d_closer, &t, "pthread_join");
+	while (now_ms() < until && !t_failed()) {
+		uint64_t end = now_ms() + slow(10000);
+		struct ibv_wc wc = { 0 };
+		struct ibv_sge sg = { (uintptr_t)la.p, la.len, la.mr->lkey };
+		struct ibv_send_wr wr = { .wr_id = 5, .sg_list = &sg, .num_sge = 1,
+					  .opcode = IBV_WR_RDMA_READ,
+					  .send_flags = IBV_SEND_SIGNALED };
+
+		memset(rb.p, 'X', rb.len);
+		memset(la.p, 0, la.len);
+		REQUIRE(!bind2(&b, closing, rb.mr, rb.p, rb.len, MW_ALL), "bind");
+		wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
+		wr.wr.rdma.rkey = closing->rkey;
+		atomic_store(&go, ++n);
+		REQUIRE(!send_post(&a, &wr), "READ");
+		REQUIRE(wait_wc(a.scq, &wc, 1, 20000) == 1, "no completion");
+		while (atomic_load(&go) && now_ms() < end && !t_failed())
+			sched_yield();
+		REQUIRE(!atomic_load(&go), "no completion of LOCAL_INV");
+		CHECK(!wc.status || wc.status == IBV_WC_REM_ACCESS_ERR, "READ: %s",
+		      ibv_wc_status_str(wc.status));
+		CHECK(!memchr(la.p, 'Y', la.len), "round %d: read at %zu after LOCAL_INV", n,
+		      (uint8_t *)memchr(la.p, 'Y', la.len) - la.p);
+		if (wc.status) {
+			cut++;
+			REQUIRE(!to_state(a.qp, IBV_QPS_RESET) && !to_state(b.qp, IBV_QPS_RESET),
+				"RESET");
+			while (ibv_poll_cq(b.scq, 1, &wc) > 0 || ibv_poll_cq(a.scq, 1, &wc) > 0)
+				;
+			pair_connect(&a, &b, &o);
+		}
+	}
+	drop(&t);
+	drain_events(A);
+	t_note("%d of %d READs were cut short", cut, n);
+}
+
 static const struct tcase cases[] = {
 	{ "capabilities", caps },
 	{ "type_1", type1 },
@@ -871,6 +964,7 @@ static const struct tcase cases[] = {
 	{ "stream", stream },
 	{ "uc", uc },
 	{ "left_behind", left_behind },
+	{ "read_ends_with_the_window", read_ends },
 };
 
 int main(int argc, char **argv)

@@ -166,12 +166,79 @@ static void writes_and_reads(void)
 	}
 }
 
+static struct qopt flood_opt;
+static uint32_t flood_len;
+
+/* always as much as a run of the other end can take */
+static void *flood(void *unused)
+{
+	struct ibv_sge sg = { (uintptr_t)la.p, flood_len, la.mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sg, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
+	struct ibv_wc wc[16];
+	int k;
+
+	pin(1);
+	wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
+	wr.wr.rdma.rkey = rb.mr->rkey;
+	for (long i = 0; !atomic_load(&stop); i++) {
+		wr.send_flags = i % 16 ? 0 : IBV_SEND_SIGNALED;
+		do
+			k = i % 16 ? 0 : ibv_poll_cq(a.scq, 16, wc);
+		while (send_post(&a, &wr) && !atomic_load(&stop));
+		if (k > 0 && wc[0].status)
+			break;
+		atomic_fetch_add(&rounds, 1);
+	}
+	return unused;
+}
+
+/* A QP whose peer keeps it busy gets its own work done too */
+static void beside_flood(uint32_t len)
+{
+	pthread_t t;
+	uint64_t end, t0, worst = 0;
+	struct ibv_wc wc;
+	int n = 0;
+
+	pin(0);
+	flood_opt = qopt();
+	flood_opt.timeout = 0;
+	flood_opt.swr = 2000;
+	flood_len = len;
+	pair_new(&a, &b, &flood_opt);
+	la = buf_new(a.pd, len, ACC_ALL);
+	rb = buf_new(b.pd, len, ACC_ALL);
+	thread(&t, flood);
+	end = now_ms() + scaled(2000);
+	while (now_ms() < end && !t_failed()) {
+		struct ibv_send_wr wr = { .wr_id = n, .opcode = IBV_WR_SEND,
+					  .send_flags = IBV_SEND_SIGNALED };
+
+		t0 = now_ms();
+		REQUIRE(!recv_post(&a, n, NULL, 0) && !send_post(&b, &wr), "post");
+		REQUIRE(wait_wc(b.scq, &wc, 1, 3000) == 1,
+			"message %d stands still beside %ld WRITEs", n, atomic_load(&rounds));
+		CHECK(!wc.status, "send: %s", ibv_wc_status_str(wc.status));
+		want_wc(a.rcq, &wc, n++, IBV_WC_SUCCESS, "receive");
+		if (now_ms() - t0 > worst)
+			worst = now_ms() - t0;
+	}
+	drop(&t);
+	t_note("%d messages beside %ld WRITEs, %d ms at most", n, atomic_load(&rounds),
+	       (int)worst);
+}
+
+static void small_flood(void) { beside_flood(8); }
+static void large_flood(void) { beside_flood(65536); }
+
 static const struct tcase cases[] = {
 	{ "query_beside_pingpong", query_beside_pingpong },
 	{ "deep_reads_small", deep_reads_small },
 	{ "deep_reads_packets", deep_reads_packets },
 	{ "deep_reads_large", deep_reads_large },
 	{ "writes_and_reads", writes_and_reads },
+	{ "own_work_beside_small_requests", small_flood },
+	{ "own_work_beside_large_requests", large_flood },
 };
 
 int main(int argc, char **argv)

@@ -544,6 +544,77 @@ static void sqe(void)
 	want_wc(b.rcq, &wc, 10, IBV_WC_SUCCESS, "receive of what was sent after SQE");
 }
 
+static int full(void)
+{
+	return A->attr.max_qp_wr < 16383 ? A->attr.max_qp_wr : 16383;
+}
+
+/* full queues, more than is flushed in one go */
+static void flush_many(void)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED };
+	struct qopt o = qopt();
+	struct ibv_wc wc;
+	int n = full();
+
+	o.timeout = 0;
+	o.swr = o.rwr = n;
+	o.sge = o.rsge = 1;
+	o.cqe = n;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, 4096, ACC_ALL);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+	/* so that nothing is done before */
+	REQUIRE(!to_state(b.qp, RESET), "peer to RESET");
+	for (int i = 0; i < n; i++) {
+		wr.wr_id = i;
+		REQUIRE(!send_post(&a, &wr) && !recv_post(&a, i, NULL, 0), "post %d", i);
+	}
+	REQUIRE(!to_state(a.qp, ERR), "to ERR");
+	for (int i = 0; i < n; i++)
+		if (!want_wc(a.scq, &wc, i, IBV_WC_WR_FLUSH_ERR, "send") ||
+		    !want_wc(a.rcq, &wc, i, IBV_WC_WR_FLUSH_ERR, "receive"))
+			return;
+	REQUIRE(!post_send(1) && !recv_post(&a, 2, NULL, 0), "post in ERR");
+	want_wc(a.scq, &wc, 1, IBV_WC_WR_FLUSH_ERR, "posted in ERR");
+	want_wc(a.rcq, &wc, 2, IBV_WC_WR_FLUSH_ERR, "posted in ERR");
+}
+
+/* whoever is quick to take up a send queue that stopped doesn't send what was behind */
+static void sqe_many(void)
+{
+	struct qopt o = qopt();
+	struct ibv_send_wr *wr;
+	struct ibv_sge good, bad;
+	struct ibv_wc wc;
+	int n = full();
+
+	o.type = IBV_QPT_UD;
+	o.qkey = 0x1234;	/* as in good_attr() */
+	o.swr = o.cqe = n;
+	o.sge = 1;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, 4096, ACC_ALL);
+	good = (struct ibv_sge){ (uintptr_t)la.p, 64, la.mr->lkey };
+	bad = (struct ibv_sge){ (uintptr_t)la.p, 64, la.mr->lkey ^ 0x100 };
+	wr = mem_new(n * sizeof(*wr));
+	for (int i = 0; i < n; i++) {
+		wr[i] = (struct ibv_send_wr){ .wr_id = i, .sg_list = i ? &good : &bad,
+			.num_sge = 1, .opcode = IBV_WR_SEND,
+			.send_flags = IBV_SEND_SIGNALED, .next = i < n - 1 ? &wr[i + 1] : NULL };
+		wr[i].wr.ud.ah = i ? wr[0].wr.ud.ah : ah_new(a.pd, A, &B->gid);
+		wr[i].wr.ud.remote_qpn = b.qp->qp_num;
+		wr[i].wr.ud.remote_qkey = o.qkey;
+	}
+	REQUIRE(!send_post(&a, wr), "post_send");
+	REQUIRE(wait_state(a.qp, SQE, 1000), "no SQE");
+	REQUIRE(!change(SQE, RTS, A_CUR), "SQE to RTS");
+	for (int i = 0; i < n; i++)
+		if (!want_wc(a.scq, &wc, i, i ? IBV_WC_WR_FLUSH_ERR : IBV_WC_LOC_PROT_ERR,
+			     "send"))
+			return;
+}
+
 /* a number is not used again soon: a late packet must not find a new owner */
 static void numbers(void)
 {
@@ -576,6 +647,8 @@ static const struct tcase cases[] = {
 	{ "drain_under_load", drain_under_load },
 	{ "new_path_in_sqd", new_path },
 	{ "send_queue_error", sqe },
+	{ "flush_of_full_queues", flush_many },
+	{ "send_queue_error_of_many", sqe_many },
 	{ "numbers_rest", numbers },
 };
 
