@@ -7,6 +7,7 @@
 #include "traffic.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 static struct end a, b;
@@ -166,70 +167,86 @@ static void writes_and_reads(void)
 	}
 }
 
-static struct qopt flood_opt;
-static uint32_t flood_len;
+/* a full send queue, by one doorbell; the first and the last tell that they are done */
+static struct ibv_send_wr *flood_wr;
+static atomic_int flooding;
 
-/* always as much as a run of the other end can take */
 static void *flood(void *unused)
 {
-	struct ibv_sge sg = { (uintptr_t)la.p, flood_len, la.mr->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sg, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
-	struct ibv_wc wc[16];
-	int k;
-
 	pin(1);
-	wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
-	wr.wr.rdma.rkey = rb.mr->rkey;
-	for (long i = 0; !atomic_load(&stop); i++) {
-		wr.send_flags = i % 16 ? 0 : IBV_SEND_SIGNALED;
-		do
-			k = i % 16 ? 0 : ibv_poll_cq(a.scq, 16, wc);
-		while (send_post(&a, &wr) && !atomic_load(&stop));
-		if (k > 0 && wc[0].status)
+	for (int i = 1; !atomic_load(&stop); i++) {
+		while (!atomic_load(&stop) && atomic_load(&flooding) != i)
+			sched_yield();
+		if (!atomic_load(&stop) && !CHECK(!send_post(&a, flood_wr), "post_send"))
 			break;
-		atomic_fetch_add(&rounds, 1);
 	}
 	return unused;
 }
 
-/* A QP whose peer keeps it busy gets its own work done too */
-static void beside_flood(uint32_t len)
+/* a QP whose peer keeps it busy gets its own work done as well, not after that */
+static void beside_flood(uint32_t len, int n)
 {
+	uint64_t until = now_ms() + slow(scaled(2000));
+	int beside = 0, id = 0, round = 0;
+	struct qopt o = qopt();
+	struct ibv_sge sg;
 	pthread_t t;
-	uint64_t end, t0, worst = 0;
-	struct ibv_wc wc;
-	int n = 0;
 
 	pin(0);
-	flood_opt = qopt();
-	flood_opt.timeout = 0;
-	flood_opt.swr = 2000;
-	flood_len = len;
-	pair_new(&a, &b, &flood_opt);
+	o.timeout = 0;
+	o.swr = n;
+	pair_new(&a, &b, &o);
 	la = buf_new(a.pd, len, ACC_ALL);
 	rb = buf_new(b.pd, len, ACC_ALL);
+	sg = (struct ibv_sge){ (uintptr_t)la.p, len, la.mr->lkey };
+	flood_wr = mem_new(n * sizeof(*flood_wr));
+	for (int i = 0; i < n; i++) {
+		flood_wr[i].wr_id = i;
+		flood_wr[i].sg_list = &sg;
+		flood_wr[i].num_sge = 1;
+		flood_wr[i].opcode = IBV_WR_RDMA_WRITE;
+		flood_wr[i].send_flags = i && i < n - 1 ? 0 : IBV_SEND_SIGNALED;
+		flood_wr[i].wr.rdma.remote_addr = (uintptr_t)rb.p;
+		flood_wr[i].wr.rdma.rkey = rb.mr->rkey;
+		flood_wr[i].next = i < n - 1 ? &flood_wr[i + 1] : NULL;
+	}
+	atomic_store(&flooding, 0);
 	thread(&t, flood);
-	end = now_ms() + scaled(2000);
-	while (now_ms() < end && !t_failed()) {
-		struct ibv_send_wr wr = { .wr_id = n, .opcode = IBV_WR_SEND,
-					  .send_flags = IBV_SEND_SIGNALED };
+	while (now_ms() < until && !t_failed()) {
+		uint64_t end = now_ms() + slow(10000);
+		bool mine = true, last = false;
+		struct ibv_wc wc;
 
-		t0 = now_ms();
-		REQUIRE(!recv_post(&a, n, NULL, 0) && !send_post(&b, &wr), "post");
-		REQUIRE(wait_wc(b.scq, &wc, 1, 3000) == 1,
-			"message %d stands still beside %ld WRITEs", n, atomic_load(&rounds));
-		CHECK(!wc.status, "send: %s", ibv_wc_status_str(wc.status));
-		want_wc(a.rcq, &wc, n++, IBV_WC_SUCCESS, "receive");
-		if (now_ms() - t0 > worst)
-			worst = now_ms() - t0;
+		atomic_store(&flooding, ++round);
+		if (!want_wc(a.scq, &wc, 0, IBV_WC_SUCCESS, "the first WRITE"))
+			break;
+		/* messages of the other direction, one by one, until all WRITEs are done */
+		for (;;) {
+			struct ibv_send_wr wr = { .wr_id = id, .opcode = IBV_WR_SEND,
+						  .send_flags = IBV_SEND_SIGNALED };
+
+			last = last || ibv_poll_cq(a.scq, 1, &wc) > 0;
+			if (mine && last)
+				break;
+			if (mine)
+				REQUIRE(!recv_post(&a, id, NULL, 0) && !send_post(&b, &wr), "post");
+			mine = ibv_poll_cq(b.scq, 1, &wc) > 0;
+			REQUIRE(!mine || !wc.status, "send: %s", ibv_wc_status_str(wc.status));
+			if (mine) {
+				want_wc(a.rcq, &wc, id++, IBV_WC_SUCCESS, "receive");
+				last = last || ibv_poll_cq(a.scq, 1, &wc) > 0;
+				beside += !last;
+			}
+			REQUIRE(now_ms() < end, "stands still");
+		}
 	}
 	drop(&t);
-	t_note("%d messages beside %ld WRITEs, %d ms at most", n, atomic_load(&rounds),
-	       (int)worst);
+	CHECK(beside > round, "%d messages beside %d floods", beside, round);
+	t_note("%d messages beside %d floods of %d WRITEs", beside, round, n);
 }
 
-static void small_flood(void) { beside_flood(8); }
-static void large_flood(void) { beside_flood(65536); }
+static void small_flood(void) { beside_flood(8, 16000); }
+static void large_flood(void) { beside_flood(65536, 1000); }
 
 static const struct tcase cases[] = {
 	{ "query_beside_pingpong", query_beside_pingpong },
