@@ -143,6 +143,8 @@ static bool sroce_step(struct sroce_qp *qp)
 	more |= sroce_request(qp, &budget);
 	if (qp->state == IB_QPS_ERR || qp->state == IB_QPS_SQE)
 		more |= sroce_qp_flush(qp);
+	if (qp->state == IB_QPS_ERR)
+		sroce_timer_look(qp, false);
 	if (qp->fault.parked)
 		return sroce_parked(qp, 0);
 	sroce_fault_end_run(qp);

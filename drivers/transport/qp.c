@@ -233,6 +233,7 @@ void sroce_qp_error(struct sroce_qp *qp)
 	WRITE_ONCE(qp->state, IB_QPS_ERR);
 	smp_mb();	/* pairs with the one in sroce_qp_post_recv() */
 	sroce_fault_forget(qp);
+	sroce_timer_look(qp, true);
 	qp->resp.read.active = false;
 	qp->resp.ack_due = false;
 }

@@ -270,6 +270,7 @@ struct sroce_fault {
  * @sq_drained: in SQD: what was started is done
  * @comm_est: the peer has been heard of
  * @last_wqe: in ERR: no more of a shared receive queue is consumed; told once
+ * @look: in ERR: jiffies until receive requests are looked for again
  * @room_wait: there was no transmit room; the wait timer runs
  * @mail_lock: protects @mailbox, @nmail and @mail_closed
  * @stats: what is counted of it goes here: the device's, or those that it is bound
@@ -316,6 +317,7 @@ struct sroce_qp {
 	bool			mail_closed;
 	struct list_head	inbox;
 	bool			room_wait;
+	int			look;
 
 	struct list_head	run;
 	struct timer_list	timer;
@@ -474,6 +476,7 @@ void sroce_timers_init(struct sroce_qp *qp);
 void sroce_timers_stop(struct sroce_qp *qp);
 void sroce_timer_start(struct sroce_qp *qp);
 void sroce_timer_check(struct sroce_qp *qp);
+void sroce_timer_look(struct sroce_qp *qp, bool anew);
 void sroce_wait_for_room(struct sroce_qp *qp);
 void sroce_wait_for_rnr(struct sroce_qp *qp, u8 code);
 void sroce_wait_over(struct sroce_qp *qp);

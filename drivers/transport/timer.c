@@ -4,6 +4,10 @@
  */
 #include "transport/qp.h"
 
+/* Bounds of how long a receive request waits that is posted in ERR: jiffies. */
+#define SROCE_LOOK_MIN		max(HZ / 100, 1)
+#define SROCE_LOOK_MAX		HZ
+
 /* Transmit room is waited for by looking again: skbs are freed by others. */
 #define SROCE_ROOM_WAIT_NS	(200 * NSEC_PER_USEC)
 
@@ -94,6 +98,29 @@ void sroce_timer_check(struct sroce_qp *qp)
 		return;
 	}
 	sroce_complete_timeout(qp);
+}
+
+/**
+ * sroce_timer_look() - look for receive requests again, some time
+ * @qp: a QP in the error state that has been flushed
+ * @anew: it has just come there
+ *
+ * A process tells the kernel of what it sends, but not of what it receives into;
+ * nor does anything else happen to such a QP.  So what is posted now is looked
+ * for, less and less often.
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_timer_look(struct sroce_qp *qp, bool anew)
+{
+	if (!qp->user || qp->rq.srq)
+		return;
+	if (anew)
+		qp->look = SROCE_LOOK_MIN;
+	else if (timer_pending(&qp->timer))
+		return;
+	mod_timer(&qp->timer, jiffies + qp->look);
+	qp->look = min(2 * qp->look, SROCE_LOOK_MAX);
 }
 
 static void sroce_wait(struct sroce_qp *qp, ktime_t delay)
