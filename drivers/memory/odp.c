@@ -111,9 +111,13 @@ static unsigned int block_entries(const struct sroce_odp *odp)
 	return ODP_BLOCK >> odp->shift;
 }
 
-/* Clear entries, all of them or those from @first to @last. */
-static unsigned int block_clear(struct odp_block *block, unsigned int first,
-				unsigned int last)
+/*
+ * Take entries away, all of them from @first to @last.  Who has found them present
+ * looks at their addresses until it has left the gate, and may write until then:
+ * only afterwards the addresses go, and the pages are known to be dirty.
+ */
+static void block_clear(struct odp_block *block, unsigned int first,
+			unsigned int last)
 {
 	unsigned int i, n = 0;
 
@@ -125,23 +129,27 @@ static unsigned int block_clear(struct odp_block *block, unsigned int first,
 		if (!entry)
 			continue;
 
-		WRITE_ONCE(block->entries[i], 0);
-		/* Before the notifier returns, hence before it is lost. */
-		if (entry & ENTRY_WRITE)
-			set_page_dirty(virt_to_page(entry & ENTRY_ADDR));
+		WRITE_ONCE(block->entries[i], entry & ~ENTRY_PRESENT);
 		n++;
 	}
 
 	if (!n)
-		return 0;
+		return;
+
+	/* With the lock: who finds nothing left may go, too. */
+	sroce_gate_wait(&block->odp->gate);
+
+	for (i = first; i <= last; i++) {
+		unsigned long entry = block->entries[i];
+
+		if (entry & ENTRY_WRITE)
+			set_page_dirty(virt_to_page(entry & ENTRY_ADDR));
+		WRITE_ONCE(block->entries[i], 0);
+	}
 
 	WRITE_ONCE(block->npresent, block->npresent - n);
 	atomic64_sub(n, &block->odp->present);
 	atomic64_add(n, &block->odp->invalidations);
-	/* With the lock: who finds nothing left may go, too. */
-	sroce_gate_wait(&block->odp->gate);
-
-	return n;
 }
 
 static bool odp_invalidate(struct mmu_interval_notifier *mni,
@@ -231,11 +239,12 @@ static void block_destroy(struct odp_block *block)
 	struct sroce_odp *odp = block->odp;
 
 	xa_erase(&odp->blocks, block->mni.interval_tree.start >> ODP_SHIFT);
-	mmu_interval_notifier_remove(&block->mni);
 
+	/* While the notifier holds the pages where they are. */
 	spin_lock(&block->lock);
 	block_clear(block, 0, block_entries(odp) - 1);
 	spin_unlock(&block->lock);
+	mmu_interval_notifier_remove(&block->mni);
 
 	atomic_long_dec(&odp_nblocks);
 	atomic64_dec(&odp->tables);
