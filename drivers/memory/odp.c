@@ -12,12 +12,15 @@
  * gate for those that may have seen them.
  */
 #include <linux/hmm.h>
+#include <linux/fs.h>
 #include <linux/hugetlb.h>
+#include <linux/magic.h>
 #include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/overflow.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
@@ -454,6 +457,24 @@ static int block_enter(struct odp_block *block, const unsigned long *pfns,
 enum odp_mode { ODP_READ, ODP_WRITE, ODP_PEEK };
 
 /*
+ * Is there memory of memfd_secret(2) in the range?  The kernel has no address of
+ * it, which nothing but the file tells.  The mm is locked.
+ */
+static bool range_is_secret(struct mm_struct *mm, unsigned long start,
+			    unsigned long end)
+{
+	struct vm_area_struct *vma;
+
+	for (vma = find_vma(mm, start); vma && vma->vm_start < end;
+	     vma = find_vma(mm, vma->vm_end))
+		if (vma->vm_file &&
+		    file_inode(vma->vm_file)->i_sb->s_magic == SECRETMEM_MAGIC)
+			return true;
+
+	return false;
+}
+
+/*
  * Make [@start, @end) present, which is within the block.  After a second of
  * being in the way of others the caller is sent round again.
  */
@@ -485,7 +506,8 @@ static int block_fill(struct odp_block *block, unsigned long start,
 		memset(range.hmm_pfns, 0, ((end - start) >> PAGE_SHIFT) *
 					  sizeof(*range.hmm_pfns));
 		mmap_read_lock(mm);
-		err = hmm_range_fault(&range);
+		err = range_is_secret(mm, start, end) ? -EFAULT :
+							hmm_range_fault(&range);
 		mmap_read_unlock(mm);
 		if (err == -EBUSY)
 			continue;
@@ -529,6 +551,11 @@ static int odp_fill(struct sroce_odp *odp, unsigned long va, unsigned long end,
 		/* Its destruction waits for us. */
 		if (READ_ONCE(region->state) == SROCE_REGION_DEAD) {
 			err = -EFAULT;
+			break;
+		}
+		/* Gigabytes of advice. */
+		if (fatal_signal_pending(current)) {
+			err = -EINTR;
 			break;
 		}
 
