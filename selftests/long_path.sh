@@ -27,6 +27,7 @@ cq() { program cq; }
 mr() { program mr dereg_while_peer_reads dereg_while_peer_writes dereg_while_in_use_locally \
 	churn_beside_traffic; }
 mw() { program mw; }
+odp() { program odp; }
 progress() { program progress; }
 hostile_ring() { program hostile_ring; }
 
@@ -38,4 +39,4 @@ mix()
 }
 
 cases rc_ops uc_ops atomic flush message_limits psn_wrap rc_errors statuses rnr retry ud_ops cq \
-	mr mw progress hostile_ring mix
+	mr mw odp progress hostile_ring mix

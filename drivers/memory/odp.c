@@ -241,12 +241,14 @@ static void block_destroy(struct odp_block *block)
 {
 	struct sroce_odp *odp = block->odp;
 
-	xa_erase(&odp->blocks, block->mni.interval_tree.start >> ODP_SHIFT);
-
-	/* While the notifier holds the pages where they are. */
+	/*
+	 * While the notifier holds the pages where they are, and while those
+	 * that have found them find the block.
+	 */
 	spin_lock(&block->lock);
 	block_clear(block, 0, block_entries(odp) - 1);
 	spin_unlock(&block->lock);
+	xa_erase(&odp->blocks, block->mni.interval_tree.start >> ODP_SHIFT);
 	mmu_interval_notifier_remove(&block->mni);
 
 	atomic_long_dec(&odp_nblocks);
