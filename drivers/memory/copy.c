@@ -2,6 +2,7 @@
 /*
  * From SGE lists to referenced segments, and the copies between them.
  */
+#include <linux/io.h>
 #include <linux/overflow.h>
 #include <linux/skbuff.h>
 #include <linux/string.h>
@@ -105,6 +106,13 @@ static struct sroce_region *seg_source(const struct sroce_seg *seg, u64 *at)
 	*at += region->parent_iova - region->parent->iova;
 
 	return region->parent;
+}
+
+static bool seg_is_iomem(const struct sroce_seg *seg)
+{
+	u64 at;
+
+	return seg_source(seg, &at)->iomem;
 }
 
 /**
@@ -227,12 +235,15 @@ void sroce_payload_put(struct sroce_payload *payload)
  *
  * Context: any.
  * Return: kernel virtual address, or NULL if the CPU couldn't access it as one:
- * it isn't aligned.
+ * it isn't aligned, or it is in a device.
  */
 u64 *sroce_seg_word(const struct sroce_seg *seg)
 {
 	size_t contig;
 	void *addr;
+
+	if (seg_is_iomem(seg))
+		return NULL;
 
 	addr = sroce_region_addr(seg->region, seg->iova, &contig);
 
@@ -282,6 +293,45 @@ static void cursor_advance(struct cursor *c, u32 len)
 	}
 }
 
+static bool cursor_is_iomem(const struct cursor *c)
+{
+	return seg_is_iomem(c->seg);
+}
+
+/* The memory of a device: through a few bytes of ours at a time. */
+#define BOUNCE	256
+
+static void piece_read(void *to, const void *piece, u32 len, bool iomem)
+{
+	if (unlikely(iomem))
+		memcpy_fromio(to, (const void __iomem __force *)piece, len);
+	else
+		memcpy(to, piece, len);
+}
+
+static void piece_write(void *piece, const void *from, u32 len, bool iomem)
+{
+	if (unlikely(iomem)) {
+		memcpy_toio((void __iomem __force *)piece, from, len);
+		wmb();	/* a completion tells that it has been written */
+	} else {
+		memcpy(piece, from, len);
+	}
+}
+
+static noinline_for_stack u32 piece_copy(struct cursor *to, void *dst,
+					 const struct cursor *from,
+					 const void *src, u32 len)
+{
+	u8 bounce[BOUNCE];
+
+	len = min_t(u32, len, BOUNCE);
+	piece_read(bounce, src, len, cursor_is_iomem(from));
+	piece_write(dst, bounce, len, cursor_is_iomem(to));
+
+	return len;
+}
+
 static void skb_read(const struct sk_buff *skb, unsigned int off, void *to,
 		     u32 len)
 {
@@ -303,7 +353,7 @@ static void segs_read(struct cursor *from, void *to, u32 len)
 		}
 
 		n = min(n, len);
-		memcpy(to, piece, n);
+		piece_read(to, piece, n, cursor_is_iomem(from));
 		cursor_advance(from, n);
 		to += n;
 		len -= n;
@@ -354,12 +404,28 @@ static void segs_write(struct cursor *from, struct cursor *to, u32 len)
 			return;
 
 		n = min3(n, m, len);
-		/* A process may well send from a buffer to the same one. */
-		memmove(dst, src, n);
+		if (unlikely(cursor_is_iomem(from) || cursor_is_iomem(to)))
+			n = piece_copy(to, dst, from, src, n);
+		else
+			/* A process may well send to what it sends from. */
+			memmove(dst, src, n);
 		cursor_advance(from, n);
 		cursor_advance(to, n);
 		len -= n;
 	}
+}
+
+static noinline_for_stack u32
+payload_write_iomem(const struct sroce_payload *from, u32 off, void *piece,
+		    u32 len)
+{
+	u8 bounce[BOUNCE];
+
+	len = min_t(u32, len, BOUNCE);
+	sroce_payload_read(from, off, bounce, len);
+	piece_write(piece, bounce, len, true);
+
+	return len;
 }
 
 /**
@@ -394,7 +460,10 @@ void sroce_payload_write(const struct sroce_payload *from,
 			return;
 
 		n = min(n, from->len - off);
-		sroce_payload_read(from, off, piece, n);
+		if (unlikely(cursor_is_iomem(&dst)))
+			n = payload_write_iomem(from, off, piece, n);
+		else
+			sroce_payload_read(from, off, piece, n);
 		cursor_advance(&dst, n);
 	}
 }

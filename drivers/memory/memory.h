@@ -118,7 +118,9 @@ enum sroce_region_state {
  * @idle: see @users
  * @windows: memory windows that are bound to it; negative when it is going
  * @mm: accounted for pinning, or NULL
- * @writable: pinned for writing, hence dirty when released
+ * @writable: taken for writing, hence dirty when released
+ * @iomem: the memory is a device's, only for memcpy_fromio() and the like; it
+ *	   changes while nobody holds it
  * @parent: of a window that is bound: the region that its memory is in
  * @parent_iova: address of its first byte there
  * @type: of a window
@@ -145,6 +147,7 @@ struct sroce_region {
 	atomic_t			windows;
 	struct mm_struct		*mm;
 	bool				writable;
+	bool				iomem;
 	struct sroce_region		*parent;
 	u64				parent_iova;
 	enum ib_mw_type			type;
