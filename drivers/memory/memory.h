@@ -28,6 +28,7 @@ struct sroce_keys {
 	u32		next;
 };
 
+struct sroce_dmabuf;
 struct sroce_odp;
 struct sroce_region;
 
@@ -121,6 +122,7 @@ enum sroce_region_state {
  * @writable: taken for writing, hence dirty when released
  * @iomem: the memory is a device's, only for memcpy_fromio() and the like; it
  *	   changes while nobody holds it
+ * @dmabuf: of a buffer of another driver
  * @parent: of a window that is bound: the region that its memory is in
  * @parent_iova: address of its first byte there
  * @type: of a window
@@ -148,6 +150,7 @@ struct sroce_region {
 	struct mm_struct		*mm;
 	bool				writable;
 	bool				iomem;
+	struct sroce_dmabuf		*dmabuf;
 	struct sroce_region		*parent;
 	u64				parent_iova;
 	enum ib_mw_type			type;
@@ -300,6 +303,11 @@ void sroce_prefetch_exit(void);
 int sroce_prefetch(struct sroce_keys *keys, const struct ib_pd *pd,
 		   const struct ib_sge *sge, unsigned int nsge, bool write,
 		   bool fault, bool wait);
+
+/* dmabuf.c: memory that other drivers have exported */
+struct sroce_region *sroce_region_dmabuf(const struct ib_pd *pd, u64 offset,
+					 u64 length, u64 iova, int fd,
+					 int access);
 
 /* window.c: memory windows */
 struct sroce_region *sroce_region_window(const struct ib_pd *pd,

@@ -19,6 +19,10 @@
 			 IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_ON_DEMAND | \
 			 IB_ACCESS_HUGETLB)
 
+/* For a buffer of another driver. */
+#define DMABUF_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
+			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
+
 static struct sroce_mr *mr_alloc(struct sroce_dev *dev)
 {
 	struct sroce_mr *mr;
@@ -153,6 +157,54 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 	/* The provider passes @start for @iova then. */
 	if (access & IB_ZERO_BASED)
 		region->iova = 0;
+
+	ibmr = mr_publish(dev, mr, region);
+	if (IS_ERR(ibmr))
+		goto err_mr;
+
+	return ibmr;
+
+err_mr:
+	mr_free(dev, mr);
+	return ibmr;
+}
+
+/**
+ * sroce_reg_user_mr_dmabuf() - register memory that another driver has exported
+ * @pd: protection domain
+ * @offset: of the first byte in the buffer
+ * @length: bytes
+ * @iova: address of the first byte for users of the keys
+ * @fd: the buffer
+ * @access: enum ib_access_flags; optional ones are ignored
+ *
+ * See ibv_reg_dmabuf_mr(3).
+ *
+ * Context: process, sleeps.
+ * Return: MR, or an ERR_PTR: -EOPNOTSUPP for access that can't be had; -EINVAL
+ * for remote write without local write; what sroce_region_dmabuf() says.
+ */
+struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
+				       u64 iova, int fd, int access)
+{
+	struct sroce_dev *dev = to_sroce_dev(pd->device);
+	struct sroce_region *region;
+	struct sroce_mr *mr;
+	struct ib_mr *ibmr;
+
+	access &= ~IB_ACCESS_OPTIONAL;
+	if (access & ~DMABUF_ACCESS)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	mr = mr_alloc(dev);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	region = sroce_region_dmabuf(pd, offset, length, iova, fd, access);
+	if (IS_ERR(region)) {
+		ibmr = ERR_CAST(region);
+		goto err_mr;
+	}
 
 	ibmr = mr_publish(dev, mr, region);
 	if (IS_ERR(ibmr))

@@ -57,6 +57,34 @@ static struct ib_mr *ops_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 #define ops_reg_user_mr	sroce_reg_user_mr
 #endif
 
+/* What comes last has nothing in it: the method takes no data of a driver's. */
+#ifdef HAVE_REG_USER_MR_DMAH
+static struct ib_mr *ops_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
+				    u64 iova, int fd, int access,
+				    struct ib_dmah *dmah,
+				    struct uverbs_attr_bundle *attrs)
+{
+	if (dmah)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	return sroce_reg_user_mr_dmabuf(pd, offset, length, iova, fd, access);
+}
+#elif defined(HAVE_REG_USER_MR_DMABUF_BUNDLE)
+static struct ib_mr *ops_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
+				    u64 iova, int fd, int access,
+				    struct uverbs_attr_bundle *attrs)
+{
+	return sroce_reg_user_mr_dmabuf(pd, offset, length, iova, fd, access);
+}
+#else
+static struct ib_mr *ops_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
+				    u64 iova, int fd, int access,
+				    struct ib_udata *udata)
+{
+	return sroce_reg_user_mr_dmabuf(pd, offset, length, iova, fd, access);
+}
+#endif
+
 #ifdef HAVE_COUNTER_PORT
 /* A QP counts all that it does, and there is one port. */
 static int ops_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *qp,
@@ -184,6 +212,7 @@ static const struct ib_device_ops sroce_ops = {
 
 	.get_dma_mr		= sroce_get_dma_mr,
 	.reg_user_mr		= ops_reg_user_mr,
+	.reg_user_mr_dmabuf	= ops_reg_dmabuf,
 	.dereg_mr		= sroce_dereg_mr,
 	.advise_mr		= sroce_advise_mr,
 	.alloc_mr		= sroce_alloc_mr,

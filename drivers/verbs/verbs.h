@@ -84,6 +84,8 @@ int sroce_destroy_ah(struct ib_ah *ah, u32 flags);
 struct ib_mr *sroce_get_dma_mr(struct ib_pd *pd, int access);
 struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 				u64 iova, int access, struct ib_udata *udata);
+struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
+				       u64 iova, int fd, int access);
 int sroce_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
 int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
 		    u32 flags, struct ib_sge *sge, u32 nsge,

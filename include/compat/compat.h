@@ -9,8 +9,12 @@
 #ifndef SROCE_COMPAT_H
 #define SROCE_COMPAT_H
 
+#include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/hrtimer.h>
+#include <linux/iosys-map.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/timer.h>
@@ -54,6 +58,67 @@ hrtimer_setup(struct hrtimer *timer,
 #else
 #define SROCE_FOLL_RO	0
 #endif
+
+static inline long compat_pin_user_pages(unsigned long start,
+					 unsigned long npages,
+					 unsigned int flags,
+					 struct page **pages)
+{
+#ifdef HAVE_PIN_USER_PAGES_VMAS
+	return pin_user_pages(start, npages, flags, pages, NULL);
+#else
+	return pin_user_pages(start, npages, flags, pages);
+#endif
+}
+
+#ifdef HAVE_IMPORT_NS_STRING
+#define COMPAT_IMPORT_NS(ns)	MODULE_IMPORT_NS(#ns)
+#else
+#define COMPAT_IMPORT_NS(ns)	MODULE_IMPORT_NS(ns)
+#endif
+
+#ifndef HAVE_DMA_BUF_INVALIDATE_MAPPINGS
+#define invalidate_mappings	move_notify
+#endif
+
+/*
+ * Where exporters took the reservation lock in their vmap and vunmap, a buffer
+ * can't be unmapped when it moves, nor be mapped before it moves again.
+ */
+#ifdef HAVE_DMA_BUF_VMAP_LOCKED
+#define SROCE_DMA_BUF_MOVES	true
+#else
+#define SROCE_DMA_BUF_MOVES	false
+#endif
+
+/* The reservation lock is held; not all the time, if the buffer can't move. */
+static inline int compat_dma_buf_vmap(struct dma_buf *buf,
+				      struct iosys_map *map)
+{
+#ifdef HAVE_DMA_BUF_VMAP_LOCKED
+	return dma_buf_vmap(buf, map);
+#else
+	int err;
+
+	dma_resv_unlock(buf->resv);
+	err = dma_buf_vmap(buf, map);
+	dma_resv_lock(buf->resv, NULL);
+
+	return err;
+#endif
+}
+
+static inline void compat_dma_buf_vunmap(struct dma_buf *buf,
+					 struct iosys_map *map)
+{
+#ifdef HAVE_DMA_BUF_VMAP_LOCKED
+	dma_buf_vunmap(buf, map);
+#else
+	dma_resv_unlock(buf->resv);
+	dma_buf_vunmap(buf, map);
+	dma_resv_lock(buf->resv, NULL);
+#endif
+}
 
 #ifndef HAVE_DST_DEV
 static inline struct net_device *dst_dev(const struct dst_entry *dst)

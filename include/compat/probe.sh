@@ -33,6 +33,8 @@ has HAVE_CREATE_CQ_BUNDLE rdma/ib_verbs.h \
 has HAVE_RESIZE_USER_CQ rdma/ib_verbs.h '\(\*resize_user_cq\)\('
 has HAVE_REG_USER_MR_DMAH rdma/ib_verbs.h \
 	'\(\*reg_user_mr\)\([^)]*struct ib_dmah \*'
+has HAVE_REG_USER_MR_DMABUF_BUNDLE rdma/ib_verbs.h \
+	'\(\*reg_user_mr_dmabuf\)\([^)]*struct uverbs_attr_bundle \*'
 has HAVE_COUNTER_PORT rdma/ib_verbs.h \
 	'\(\*counter_bind_qp\)\([^)]*u32 port'
 has HAVE_COUNTER_INIT rdma/ib_verbs.h '\(\*counter_init\)\('
@@ -53,3 +55,11 @@ has HAVE_CRC32_OPTIMIZATIONS linux/crc32.h 'crc32_optimizations\('
 # Before, a read-only pin of private memory could be left with a stale page.
 has HAVE_UNRELIABLE_RO_PIN linux/mm.h \
 	'gup_must_unshare\(unsigned int flags, struct page \*'
+# Before, pin_user_pages() could give the areas as well.
+has HAVE_PIN_USER_PAGES_VMAS linux/mm.h \
+	'long pin_user_pages\([^)]*struct vm_area_struct \*\*'
+# Before, dma_buf_vmap() took the locks that it needs.
+has HAVE_DMA_BUF_VMAP_LOCKED linux/dma-buf.h 'dma_buf_vmap_unlocked\('
+has HAVE_DMA_BUF_INVALIDATE_MAPPINGS linux/dma-buf.h \
+	'\(\*invalidate_mappings\)\('
+has HAVE_IMPORT_NS_STRING linux/module.h 'MODULE_INFO\(import_ns, ns\)'
