@@ -49,6 +49,7 @@ static void sroce_complete_progress(struct sroce_qp *qp, u32 una)
 
 	comp->una = una;
 	comp->rewound = false;
+	comp->unreadable = false;
 	qp->req.probe = false;
 	comp->retries = qp->attr.retry_cnt;
 	comp->rnr_retries = qp->attr.rnr_retry;
@@ -192,7 +193,12 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	u32 psn = type == AETH_ACK ? psn_add(pkt->psn, 1) : pkt->psn;
 
 	if (!sroce_complete_before(qp, psn)) {
-		if (qp->state != IB_QPS_ERR)
+		if (qp->state == IB_QPS_ERR)
+			return;
+		/* It has found out meanwhile, and won't answer again. */
+		if (type == AETH_NAK && qp->comp.unreadable)
+			sroce_complete_nak(qp, value);
+		else
 			sroce_complete_gap(qp, pkt);
 		return;
 	}
@@ -237,6 +243,7 @@ static bool sroce_complete_scatter(struct sroce_qp *qp,
 	if (err == -EAGAIN)
 		return false;
 	if (err == -EIO) {
+		qp->comp.unreadable = true;
 		sroce_complete_lost(qp);
 		return false;
 	}

@@ -164,6 +164,8 @@ struct sroce_requester {
  * @rewound: @una when the requester was last sent back: one loss is mended
  *	     once, however many packets tell of it
  * @gap: PSN of the last READ response that came too early since then
+ * @unreadable: a response at @una was lost because the memory of the peer, on
+ *		this host, is gone
  * @retries: left of retry_cnt
  * @rnr_retries: left of rnr_retry
  * @deadline: when the retransmit timer is due, in jiffies
@@ -172,6 +174,7 @@ struct sroce_completer {
 	u32			una;
 	u32			gap;
 	bool			rewound;
+	bool			unreadable;
 	u8			retries;
 	u8			rnr_retries;
 	unsigned long		deadline;
