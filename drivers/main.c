@@ -71,13 +71,9 @@ static int __init sroce_init(void)
 	if (err)
 		return err;
 
-	err = sroce_prefetch_init();
-	if (err)
-		goto err_odp;
-
 	err = sroce_transport_init();
 	if (err)
-		goto err_prefetch;
+		goto err_odp;
 
 	err = sroce_wire_init();
 	if (err)
@@ -95,8 +91,6 @@ err_wire:
 	sroce_wire_exit();
 err_transport:
 	sroce_transport_exit();
-err_prefetch:
-	sroce_prefetch_exit();
 err_odp:
 	sroce_odp_exit();
 	return err;
@@ -110,7 +104,6 @@ static void __exit sroce_exit(void)
 	sroce_device_exit();
 	sroce_wire_exit();
 	sroce_transport_exit();
-	sroce_prefetch_exit();
 	sroce_odp_exit();
 
 	/* Functions of ours may still be due after a grace period. */

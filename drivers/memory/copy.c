@@ -66,6 +66,7 @@ int sroce_segs_get(struct sroce_keys *keys, const struct ib_pd *pd, int access,
 			.region	= region,
 			.iova	= iova,
 			.len	= take,
+			.more	= sge->length - skip - take,
 		};
 		len -= take;
 		skip = 0;
@@ -92,6 +93,47 @@ void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg)
 	sroce_segs_unhold(seg, nseg);
 	while (nseg--)
 		sroce_region_put(seg[nseg].region);
+}
+
+/**
+ * sroce_names_get() - look segments up again
+ * @keys: key table of the device
+ * @name: what they are called
+ * @nname: how many
+ * @seg: filled in
+ * @max: room in @seg
+ *
+ * Context: any.
+ * Return: the number of segments, to be given back with sroce_segs_put(); or,
+ * with nothing held, what sroce_region_get() says, or -EMSGSIZE when @seg is
+ * too small.
+ */
+int sroce_names_get(struct sroce_keys *keys, const struct sroce_name *name,
+		    unsigned int nname, struct sroce_seg *seg, unsigned int max)
+{
+	unsigned int n;
+
+	if (nname > max)
+		return -EMSGSIZE;
+
+	for (n = 0; n < nname; n++, name++) {
+		struct sroce_region *region;
+
+		region = sroce_region_get(keys, name->key, name->pd,
+					  name->access, name->iova, name->len);
+		if (IS_ERR(region)) {
+			sroce_segs_put(seg, n);
+			return PTR_ERR(region);
+		}
+
+		seg[n] = (struct sroce_seg){
+			.region	= region,
+			.iova	= name->iova,
+			.len	= name->len,
+		};
+	}
+
+	return n;
 }
 
 /* The region that the memory of a segment is in, and where in it. */
@@ -151,6 +193,7 @@ int sroce_segs_hold(struct sroce_seg *seg, unsigned int nseg, bool write,
 				.region	= region,
 				.at	= at,
 				.len	= seg[i].len,
+				.more	= seg[i].more,
 				.write	= write,
 			};
 			return held;
@@ -181,35 +224,6 @@ void sroce_segs_unhold(struct sroce_seg *seg, unsigned int nseg)
 		region->ops->unhold(region, seg->held);
 		seg->held = 0;
 	}
-}
-
-/**
- * sroce_payload_hold() - keep a payload where it is, for a copy
- * @payload: of any kind
- * @missing: filled in when something is
- *
- * Context: as sroce_segs_hold().
- * Return: as sroce_segs_hold().
- */
-int sroce_payload_hold(struct sroce_payload *payload,
-		       struct sroce_missing *missing)
-{
-	if (payload->kind != SROCE_PAYLOAD_SEGS)
-		return 0;
-
-	return sroce_segs_hold(payload->seg, payload->nseg, false, missing);
-}
-
-/**
- * sroce_payload_unhold() - let go of what sroce_payload_hold() holds
- * @payload: of any kind
- *
- * Context: as sroce_segs_unhold().
- */
-void sroce_payload_unhold(struct sroce_payload *payload)
-{
-	if (payload->kind == SROCE_PAYLOAD_SEGS)
-		sroce_segs_unhold(payload->seg, payload->nseg);
 }
 
 /**
@@ -383,6 +397,11 @@ void sroce_payload_read(const struct sroce_payload *from, u32 off,
 		break;
 	case SROCE_PAYLOAD_BUF:
 		memcpy(to, from->buf + off, len);
+		break;
+	case SROCE_PAYLOAD_NAMES:
+		/* Who copies has looked them up. */
+		if (WARN_ON_ONCE(len))
+			memset(to, 0, len);
 		break;
 	case SROCE_PAYLOAD_SKB:
 		skb_read(from->skb, from->skb_off + off, to, len);

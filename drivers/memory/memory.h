@@ -31,6 +31,7 @@ struct sroce_keys {
 struct sroce_dmabuf;
 struct sroce_odp;
 struct sroce_region;
+struct workqueue_struct;
 
 /* The longest region, in bytes; what the device reports as max_mr_size. */
 #define SROCE_MAX_REGION	BIT_ULL(46)
@@ -183,13 +184,31 @@ struct sroce_binding {
  * @region: referenced
  * @iova: first byte
  * @len: bytes
+ * @more: bytes behind it that belong to the same SGE or range
  * @held: what &sroce_region_ops.hold gave, or 0
  */
 struct sroce_seg {
 	struct sroce_region	*region;
 	u64			iova;
 	u32			len;
+	u32			more;
 	int			held;
+};
+
+/**
+ * struct sroce_name - what a segment was, to be looked up and checked again
+ * @pd: protection domain; only compared
+ * @iova: first byte
+ * @key: of the region
+ * @len: bytes
+ * @access: enum ib_access_flags that the access needs
+ */
+struct sroce_name {
+	const struct ib_pd	*pd;
+	u64			iova;
+	u32			key;
+	u32			len;
+	int			access;
 };
 
 /**
@@ -197,18 +216,21 @@ struct sroce_seg {
  * @region: that it is in, never a window; referenced
  * @at: first byte, counted from the first of @region
  * @len: bytes
+ * @more: bytes behind them that the access may go on to
  * @write: it is to be written to
  */
 struct sroce_missing {
 	struct sroce_region	*region;
 	u64			at;
 	u32			len;
+	u32			more;
 	bool			write;
 };
 
 enum sroce_payload_kind {
 	SROCE_PAYLOAD_NONE,	/* @len is 0 */
 	SROCE_PAYLOAD_SEGS,	/* memory of this host */
+	SROCE_PAYLOAD_NAMES,	/* the same, to be looked up: sroce_names_get() */
 	SROCE_PAYLOAD_BUF,	/* inline data in kernel memory */
 	SROCE_PAYLOAD_SKB,	/* bytes of a received packet */
 };
@@ -219,6 +241,8 @@ enum sroce_payload_kind {
  * @len: bytes in all
  * @seg: segments
  * @nseg: how many
+ * @name: what segments they would be
+ * @nname: how many
  * @buf: kernel memory
  * @skb: packet
  * @skb_off: first byte within it
@@ -233,6 +257,10 @@ struct sroce_payload {
 		struct {
 			struct sroce_seg	*seg;
 			unsigned int		nseg;
+		};
+		struct {
+			const struct sroce_name	*name;
+			unsigned int		nname;
 		};
 		const void			*buf;
 		struct {
@@ -298,11 +326,9 @@ void sroce_odp_stats(const struct sroce_region *region,
 		     struct sroce_odp_stats *stats);
 
 /* prefetch.c */
-int sroce_prefetch_init(void);
-void sroce_prefetch_exit(void);
 int sroce_prefetch(struct sroce_keys *keys, const struct ib_pd *pd,
 		   const struct ib_sge *sge, unsigned int nsge, bool write,
-		   bool fault, bool wait);
+		   bool fault, struct workqueue_struct *later);
 
 /* dmabuf.c: memory that other drivers have exported */
 struct sroce_region *sroce_region_dmabuf(const struct ib_pd *pd, u64 offset,
@@ -345,13 +371,13 @@ int sroce_segs_get(struct sroce_keys *keys, const struct ib_pd *pd, int access,
 		   const struct ib_sge *sge, unsigned int nsge, u32 skip,
 		   u32 len, struct sroce_seg *seg, unsigned int max);
 void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg);
+int sroce_names_get(struct sroce_keys *keys, const struct sroce_name *name,
+		    unsigned int nname, struct sroce_seg *seg,
+		    unsigned int max);
 int sroce_segs_hold(struct sroce_seg *seg, unsigned int nseg, bool write,
 		    struct sroce_missing *missing);
 void sroce_segs_unhold(struct sroce_seg *seg, unsigned int nseg);
 u64 *sroce_seg_word(const struct sroce_seg *seg);
-int sroce_payload_hold(struct sroce_payload *payload,
-		       struct sroce_missing *missing);
-void sroce_payload_unhold(struct sroce_payload *payload);
 void sroce_payload_put(struct sroce_payload *payload);
 void sroce_payload_read(const struct sroce_payload *from, u32 off,
 			void *to, u32 len);

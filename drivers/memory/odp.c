@@ -15,6 +15,7 @@
 #include <linux/fs.h>
 #include <linux/hugetlb.h>
 #include <linux/magic.h>
+#include <linux/memcontrol.h>
 #include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
@@ -38,7 +39,10 @@
 #define ENTRY_ADDR	PAGE_MASK
 
 /* Bytes of a message that one fault makes present ahead of their use. */
-#define FAULT_AROUND	SZ_1M
+#define FAULT_AROUND	SZ_256K
+
+/* Jiffies between two looks for what hasn't been used. */
+#define AGE_INTERVAL	(HZ / 4)
 
 /**
  * struct sroce_odp - a region's memory
@@ -48,7 +52,9 @@
  * @gate: between lookups and the notifier
  * @blocks: user address >> ODP_SHIFT -> struct odp_block
  * @mutex: serialises what changes @blocks
- * @reap: gives empty blocks back
+ * @reap: gives blocks back
+ * @empty_lock: protects @empty
+ * @empty: blocks whose addresses have been unmapped
  * @aged: @reap is to give back what hasn't been used as well
  * @node: member of odp_regions
  * @present: entries
@@ -65,6 +71,8 @@ struct sroce_odp {
 	struct xarray		blocks;
 	struct mutex		mutex;
 	struct work_struct	reap;
+	spinlock_t		empty_lock;
+	struct list_head	empty;
 	bool			aged;
 	struct list_head	node;
 	atomic64_t		present;
@@ -83,6 +91,7 @@ struct sroce_odp {
  * @lock: serialises changes of them
  * @busy: faults under way; sroce_odp.mutex
  * @used: since it was looked at last by who looks for unused ones
+ * @empty: member of sroce_odp.empty
  * @rcu: lookups are under RCU
  */
 struct odp_block {
@@ -93,6 +102,7 @@ struct odp_block {
 	spinlock_t			lock;
 	unsigned int			busy;
 	bool				used;
+	struct list_head		empty;
 	struct rcu_head			rcu;
 };
 
@@ -174,8 +184,13 @@ static bool odp_invalidate(struct mmu_interval_notifier *mni,
 	spin_unlock(&block->lock);
 
 	/* Not from here: the notifier can't be removed. */
-	if (empty && range->event == MMU_NOTIFY_UNMAP)
+	if (empty && range->event == MMU_NOTIFY_UNMAP) {
+		spin_lock(&odp->empty_lock);
+		if (list_empty(&block->empty))
+			list_add_tail(&block->empty, &odp->empty);
+		spin_unlock(&odp->empty_lock);
 		queue_work(odp_wq, &odp->reap);
+	}
 
 	return true;
 }
@@ -211,6 +226,7 @@ static struct odp_block *block_create(struct sroce_odp *odp, unsigned long va)
 
 	block->odp = odp;
 	block->used = true;
+	INIT_LIST_HEAD(&block->empty);
 	spin_lock_init(&block->lock);
 
 	err = mmu_interval_notifier_insert(&block->mni, odp->region->mm, first,
@@ -251,6 +267,10 @@ static void block_destroy(struct odp_block *block)
 	xa_erase(&odp->blocks, block->mni.interval_tree.start >> ODP_SHIFT);
 	mmu_interval_notifier_remove(&block->mni);
 
+	spin_lock(&odp->empty_lock);
+	list_del_init(&block->empty);
+	spin_unlock(&odp->empty_lock);
+
 	atomic_long_dec(&odp_nblocks);
 	atomic64_dec(&odp->tables);
 	call_rcu(&block->rcu, block_free);
@@ -282,6 +302,19 @@ static void block_put(struct odp_block *block)
 	mutex_unlock(&odp->mutex);
 }
 
+static struct odp_block *next_empty(struct sroce_odp *odp)
+{
+	struct odp_block *block;
+
+	spin_lock(&odp->empty_lock);
+	block = list_first_entry_or_null(&odp->empty, struct odp_block, empty);
+	if (block)
+		list_del_init(&block->empty);
+	spin_unlock(&odp->empty_lock);
+
+	return block;
+}
+
 static void odp_reap(struct work_struct *work)
 {
 	struct sroce_odp *odp = container_of(work, struct sroce_odp, reap);
@@ -290,14 +323,21 @@ static void odp_reap(struct work_struct *work)
 	unsigned long index;
 
 	mutex_lock(&odp->mutex);
-	xa_for_each(&odp->blocks, index, block) {
-		bool idle = aged && !READ_ONCE(block->used);
-
-		if (aged)
-			WRITE_ONCE(block->used, false);
-		if (!block->busy && (idle || !READ_ONCE(block->npresent)))
+	/* What is busy is looked at when it isn't any more. */
+	while ((block = next_empty(odp))) {
+		if (!block->busy && !READ_ONCE(block->npresent))
 			block_destroy(block);
 		cond_resched();
+	}
+
+	if (aged) {
+		xa_for_each(&odp->blocks, index, block) {
+			if (!block->busy && !READ_ONCE(block->used))
+				block_destroy(block);
+			else
+				WRITE_ONCE(block->used, false);
+			cond_resched();
+		}
 	}
 	mutex_unlock(&odp->mutex);
 }
@@ -315,10 +355,18 @@ static unsigned long odp_count_objects(struct shrinker *shrinker,
 static unsigned long odp_scan_objects(struct shrinker *shrinker,
 				      struct shrink_control *sc)
 {
+	static unsigned long next;
 	struct sroce_odp *odp;
 
 	if (!mutex_trylock(&odp_regions_lock))
 		return SHRINK_STOP;
+
+	/* In need it is called again and again: users want time to come. */
+	if (time_before(jiffies, next)) {
+		mutex_unlock(&odp_regions_lock);
+		return SHRINK_STOP;
+	}
+	next = jiffies + AGE_INTERVAL;
 
 	list_for_each_entry(odp, &odp_regions, node) {
 		WRITE_ONCE(odp->aged, true);
@@ -423,6 +471,7 @@ static int block_enter(struct odp_block *block, const unsigned long *pfns,
 	struct sroce_odp *odp = block->odp;
 	const unsigned long step = 1ul << odp->shift;
 	unsigned int n = 0;
+	int err = 0;
 
 	for (; start < end; start += step, pfns += step >> PAGE_SHIFT) {
 		unsigned int i = entry_index(odp, start);
@@ -435,11 +484,12 @@ static int block_enter(struct odp_block *block, const unsigned long *pfns,
 			continue;
 
 		page = hmm_pfn_to_page(*pfns);
-		if (is_pci_p2pdma_page(page))
-			return -EFAULT;
-		if (odp->shift != PAGE_SHIFT &&
-		    hmm_pfn_to_map_order(*pfns) + PAGE_SHIFT < odp->shift)
-			return -EFAULT;
+		if (is_pci_p2pdma_page(page) ||
+		    (odp->shift != PAGE_SHIFT &&
+		     hmm_pfn_to_map_order(*pfns) + PAGE_SHIFT < odp->shift)) {
+			err = -EFAULT;
+			break;
+		}
 
 		if (!entry)
 			n++;
@@ -452,7 +502,7 @@ static int block_enter(struct odp_block *block, const unsigned long *pfns,
 	atomic64_add(n, &odp->present);
 	*fresh += n;
 
-	return 0;
+	return err;
 }
 
 /* How memory is to be made present. */
@@ -527,7 +577,11 @@ static int block_fill(struct odp_block *block, unsigned long start,
 
 	kvfree(range.hmm_pfns);
 
-	return err == -EBUSY ? 0 : err;
+	if (err == -EBUSY)
+		return 0;
+
+	/* -EPERM and the like: of memory that can't be written to. */
+	return err && err != -ENOMEM ? -EFAULT : err;
 }
 
 /*
@@ -539,10 +593,15 @@ static int odp_fill(struct sroce_odp *odp, unsigned long va, unsigned long end,
 {
 	const unsigned long mask = ~((1ul << odp->shift) - 1);
 	struct sroce_region *region = odp->region;
+	struct mem_cgroup *memcg, *old_memcg;
 	int err = 0;
 
 	if (!mmget_not_zero(region->mm))
 		return -EFAULT;
+
+	/* Tables are the process's, whoever fills them. */
+	memcg = get_mem_cgroup_from_mm(region->mm);
+	old_memcg = set_active_memcg(memcg);
 
 	end = (end + ~mask) & mask;
 	more = max(end, (more + ~mask) & mask);
@@ -573,6 +632,8 @@ static int odp_fill(struct sroce_odp *odp, unsigned long va, unsigned long end,
 		va = stop;
 		cond_resched();
 	}
+	set_active_memcg(old_memcg);
+	mem_cgroup_put(memcg);
 	mmput(region->mm);
 
 	return err;
@@ -720,6 +781,8 @@ struct sroce_region *sroce_region_odp(struct ib_pd *pd, u64 start, u64 length,
 	xa_init_flags(&odp->blocks, XA_FLAGS_ACCOUNT);
 	mutex_init(&odp->mutex);
 	INIT_WORK(&odp->reap, odp_reap);
+	spin_lock_init(&odp->empty_lock);
+	INIT_LIST_HEAD(&odp->empty);
 
 	region->odp = odp;
 	region->iova = iova;

@@ -24,20 +24,20 @@ struct sroce_prefetch {
 	struct sroce_seg	seg[] __counted_by(nseg);
 };
 
-static struct workqueue_struct *prefetch_wq;
-
 static int prefetch_run(struct sroce_prefetch *prefetch)
 {
 	unsigned int i;
 	int err = 0;
 
-	for (i = 0; i < prefetch->nseg && !err; i++) {
+	for (i = 0; i < prefetch->nseg; i++) {
 		struct sroce_seg *seg = prefetch->seg + i;
 
-		err = sroce_odp_prefetch(seg->region, seg->iova, seg->len,
-					 prefetch->write, prefetch->fault);
+		if (!err)
+			err = sroce_odp_prefetch(seg->region, seg->iova,
+						 seg->len, prefetch->write,
+						 prefetch->fault);
+		sroce_segs_put(seg, 1);
 	}
-	sroce_segs_put(prefetch->seg, prefetch->nseg);
 	kfree(prefetch);
 
 	return err;
@@ -84,16 +84,16 @@ static int prefetch_get(struct sroce_keys *keys, const struct ib_pd *pd,
  * @nsge: elements of @sge
  * @write: it is to be written to
  * @fault: also what isn't in the page table of the process
- * @wait: until it is done
+ * @later: where to do it later; NULL: before returning
  *
  * Context: process, sleeps.
- * Return: 0, which without @wait says only that it will be tried; -EFAULT for
- * keys, rights or ranges that aren't, or with @wait for addresses without
- * memory; -EINVAL for a region that isn't of this kind; -ENOMEM.
+ * Return: 0, which with @later says only that it will be tried; -EFAULT for
+ * keys, rights or ranges that aren't, or without @later for addresses that
+ * have no memory; -EINVAL for a region that isn't of this kind; -ENOMEM.
  */
 int sroce_prefetch(struct sroce_keys *keys, const struct ib_pd *pd,
 		   const struct ib_sge *sge, unsigned int nsge, bool write,
-		   bool fault, bool wait)
+		   bool fault, struct workqueue_struct *later)
 {
 	struct sroce_prefetch *prefetch;
 	unsigned int i;
@@ -121,10 +121,10 @@ int sroce_prefetch(struct sroce_keys *keys, const struct ib_pd *pd,
 		}
 	}
 
-	if (wait)
+	if (!later)
 		return prefetch_run(prefetch);
 
-	queue_work(prefetch_wq, &prefetch->work);
+	queue_work(later, &prefetch->work);
 
 	return 0;
 
@@ -132,27 +132,4 @@ err_put:
 	sroce_segs_put(prefetch->seg, prefetch->nseg);
 	kfree(prefetch);
 	return err;
-}
-
-/**
- * sroce_prefetch_init() - module init
- *
- * Context: process, may sleep.
- * Return: 0 or -ENOMEM.
- */
-int sroce_prefetch_init(void)
-{
-	prefetch_wq = alloc_workqueue("sroce_prefetch", WQ_UNBOUND, 0);
-
-	return prefetch_wq ? 0 : -ENOMEM;
-}
-
-/**
- * sroce_prefetch_exit() - module exit; there is no region any more
- *
- * Context: process, sleeps.
- */
-void sroce_prefetch_exit(void)
-{
-	destroy_workqueue(prefetch_wq);
 }

@@ -102,17 +102,6 @@ static bool sroce_read_mail(struct sroce_qp *qp, struct sroce_budget *budget)
 	return !list_empty_careful(&qp->mailbox);
 }
 
-/*
- * A step has to wait for memory.  What has come, and what is left to do, are
- * seen to when it is done.
- */
-static bool sroce_parked(struct sroce_qp *qp, unsigned long events)
-{
-	qp->fault.events |= BIT(SROCE_EV_AGAIN) |
-			    (events & BIT(SROCE_EV_TIMER));
-	return false;
-}
-
 /* Run the machines of a QP.  Returns true when there is more to do. */
 static bool sroce_step(struct sroce_qp *qp)
 {
@@ -129,25 +118,24 @@ static bool sroce_step(struct sroce_qp *qp)
 		sroce_wait_over(qp);
 
 	more = sroce_read_mail(qp, &budget);
-	if (qp->fault.parked)
-		return sroce_parked(qp, events);
-	/* What has come in time isn't late because we are. */
-	if (events & BIT(SROCE_EV_TIMER))
-		sroce_timer_check(qp);
-	more |= sroce_respond(qp, &budget);
-	if (qp->fault.parked)
-		return sroce_parked(qp, 0);
-	/* Requests of the peer leave something to our own. */
-	budget.steps = max(budget.steps, SROCE_RUN_STEPS / 4);
-	budget.bytes = max(budget.bytes, SROCE_RUN_BYTES / 4);
-	more |= sroce_request(qp, &budget);
+	if (!qp->fault.parked) {
+		/* What has come in time isn't late because we are. */
+		if (events & BIT(SROCE_EV_TIMER))
+			sroce_timer_check(qp);
+		events &= ~BIT(SROCE_EV_TIMER);
+		more |= sroce_respond(qp, &budget);
+	}
+	if (!qp->fault.parked) {
+		/* Requests of the peer leave something to our own. */
+		budget.steps = max(budget.steps, SROCE_RUN_STEPS / 4);
+		budget.bytes = max(budget.bytes, SROCE_RUN_BYTES / 4);
+		more |= sroce_request(qp, &budget);
+	}
 	if (qp->state == IB_QPS_ERR || qp->state == IB_QPS_SQE)
 		more |= sroce_qp_flush(qp);
 	if (qp->state == IB_QPS_ERR)
 		sroce_timer_look(qp, false);
-	if (qp->fault.parked)
-		return sroce_parked(qp, 0);
-	sroce_fault_end_run(qp);
+	sroce_fault_end_run(qp, events);
 	return more;
 }
 
@@ -375,10 +363,6 @@ int sroce_transport_init(void)
 				   0);
 	if (!sroce_wq)
 		return -ENOMEM;
-	if (sroce_faults_init()) {
-		destroy_workqueue(sroce_wq);
-		return -ENOMEM;
-	}
 	for_each_possible_cpu(i) {
 		struct sroce_cpu *cpu = per_cpu_ptr(&sroce_cpus, i);
 
@@ -407,6 +391,5 @@ void sroce_transport_exit(void)
 		list_for_each_entry_safe(qp, next, &cpu->ready, run)
 			sroce_qp_put(qp);
 	}
-	sroce_faults_exit();
 	destroy_workqueue(sroce_wq);
 }

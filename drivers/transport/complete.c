@@ -227,7 +227,7 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
  */
 static bool sroce_complete_scatter(struct sroce_qp *qp,
 				   const struct sroce_swqe *wqe, u32 off,
-				   struct sroce_payload *payload)
+				   const struct sroce_payload *payload)
 {
 	int n, err;
 
@@ -237,13 +237,15 @@ static bool sroce_complete_scatter(struct sroce_qp *qp,
 			   wqe->sge, wqe->num_sge, off, payload->len, qp->seg,
 			   ARRAY_SIZE(qp->seg));
 	err = n < 0 ? n : sroce_copy(qp, payload, qp->seg, n,
-				     wqe->length - off - payload->len);
+				     U32_MAX);
 	if (!err)
 		return true;
 	if (err == -EAGAIN)
 		return false;
 	if (err == -EIO) {
+		/* No network has lost it: that is no retry. */
 		qp->comp.unreadable = true;
+		qp->comp.rewound = false;
 		sroce_complete_lost(qp);
 		return false;
 	}
@@ -253,7 +255,7 @@ static bool sroce_complete_scatter(struct sroce_qp *qp,
 }
 
 static void sroce_complete_read(struct sroce_qp *qp, struct sroce_swqe *wqe,
-				struct sroce_pkt *pkt)
+				const struct sroce_pkt *pkt)
 {
 	u32 len = pkt->payload.len;
 	u32 off, end;
@@ -287,7 +289,7 @@ static void sroce_complete_single(struct sroce_qp *qp, struct sroce_swqe *wqe,
 				  const struct sroce_pkt *pkt)
 {
 	/* The target of an atomic operation gets the host's byte order. */
-	struct sroce_payload orig = {
+	const struct sroce_payload orig = {
 		.kind = SROCE_PAYLOAD_BUF,
 		.len = sroce_swqe_is_atomic(wqe) ? sizeof(pkt->orig) : 0,
 		.buf = &pkt->orig,
@@ -325,7 +327,7 @@ static bool sroce_response_fits(const struct sroce_swqe *wqe,
 	}
 }
 
-static void sroce_complete_response(struct sroce_qp *qp, struct sroce_pkt *pkt)
+static void sroce_complete_response(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
 	struct sroce_swqe *wqe;
 
@@ -356,7 +358,7 @@ static void sroce_complete_response(struct sroce_qp *qp, struct sroce_pkt *pkt)
  *
  * Context: softirq or bottom halves off, the token held.
  */
-void sroce_complete(struct sroce_qp *qp, struct sroce_pkt *pkt)
+void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
 	struct sroce_stats __percpu *stats = qp->stats;
 	s32 ahead;

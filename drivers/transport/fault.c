@@ -9,8 +9,6 @@
  */
 #include "transport/qp.h"
 
-static struct workqueue_struct *sroce_fault_wq;
-
 static void sroce_fault_work(struct work_struct *work)
 {
 	struct sroce_qp *qp = container_of(work, struct sroce_qp, fault.work);
@@ -18,7 +16,7 @@ static void sroce_fault_work(struct work_struct *work)
 	struct sroce_missing *missing = &fault->missing;
 
 	fault->err = missing->region->ops->fault(missing->region, missing->at,
-						 missing->len, fault->more,
+						 missing->len, missing->more,
 						 missing->write);
 	smp_store_release(&fault->busy, false);
 	sroce_qp_kick(qp, SROCE_EV_FAULT);
@@ -27,9 +25,14 @@ static void sroce_fault_work(struct work_struct *work)
 /**
  * sroce_fault_init() - set up
  * @qp: the QP
+ * @wq: of the process; NULL for a kernel user, whose memory is always there
+ *
+ * Faults wait for disks, for networks, and for locks of other processes.  Those
+ * of one process must not be in the way of another.
  */
-void sroce_fault_init(struct sroce_qp *qp)
+void sroce_fault_init(struct sroce_qp *qp, struct workqueue_struct *wq)
 {
+	qp->fault.wq = wq;
 	INIT_WORK(&qp->fault.work, sroce_fault_work);
 }
 
@@ -50,7 +53,7 @@ void sroce_fault_stop(struct sroce_qp *qp)
 
 /* Memory is missing.  -EAGAIN: parked; -EFAULT: it was tried, in vain. */
 static int sroce_fault_park(struct sroce_qp *qp,
-			    const struct sroce_missing *missing, u32 more)
+			    const struct sroce_missing *missing)
 {
 	struct sroce_fault *fault = &qp->fault;
 	bool busy = smp_load_acquire(&fault->busy);
@@ -58,7 +61,7 @@ static int sroce_fault_park(struct sroce_qp *qp,
 		     fault->missing.at == missing->at &&
 		     fault->missing.write == missing->write;
 
-	if (!busy && known && fault->err) {
+	if ((!busy && known && fault->err) || !fault->wq) {
 		sroce_region_put(missing->region);
 		return -EFAULT;
 	}
@@ -73,12 +76,11 @@ static int sroce_fault_park(struct sroce_qp *qp,
 	if (fault->missing.region)
 		sroce_region_put(fault->missing.region);
 	fault->missing = *missing;
-	fault->more = more;
 	fault->err = 0;
 	fault->busy = true;
 	/* Here, with the token: the work item may be late for the counters. */
 	sroce_count(qp->stats, SROCE_CNT_ODP_FAULTS);
-	queue_work(sroce_fault_wq, &fault->work);
+	queue_work(fault->wq, &fault->work);
 
 	return -EAGAIN;
 }
@@ -107,15 +109,22 @@ bool sroce_fault_begin_run(struct sroce_qp *qp, unsigned long *events)
 }
 
 /**
- * sroce_fault_end_run() - what came of a fault has been seen
+ * sroce_fault_end_run() - the machines have run
  * @qp: the QP
+ * @events: that they have not seen to if one is parked now
  *
  * Context: softirq or bottom halves off, the token held.
  */
-void sroce_fault_end_run(struct sroce_qp *qp)
+void sroce_fault_end_run(struct sroce_qp *qp, unsigned long events)
 {
 	struct sroce_fault *fault = &qp->fault;
 
+	if (fault->parked) {
+		fault->events |= BIT(SROCE_EV_AGAIN) |
+				 (events & BIT(SROCE_EV_TIMER));
+		return;
+	}
+	/* What came of the last one has been seen. */
 	if (!fault->missing.region || smp_load_acquire(&fault->busy))
 		return;
 	sroce_region_put(fault->missing.region);
@@ -142,7 +151,7 @@ void sroce_fault_forget(struct sroce_qp *qp)
  * @seg: segments; given back if they can't be held
  * @nseg: how many
  * @write: they are to be written to
- * @more: bytes behind them that will be wanted next
+ * @more: bytes of the message that may come behind them
  *
  * Context: softirq or bottom halves off, the token held.
  * Return: 0; -EAGAIN when the step has to be left as if it had not begun,
@@ -157,71 +166,75 @@ int sroce_hold(struct sroce_qp *qp, struct sroce_seg *seg, unsigned int nseg,
 		return 0;
 
 	sroce_segs_put(seg, nseg);
+	missing.more = min(missing.more, more);
 
-	return sroce_fault_park(qp, &missing, more);
+	return sroce_fault_park(qp, &missing);
+}
+
+/*
+ * Copy from memory of the QP that has sent a slice.  It was there when the
+ * slice was sent.  If it isn't any more, that is the sender's to see to: to wait
+ * for a page of its process may take as long as that likes.
+ */
+static int sroce_copy_slice(struct sroce_qp *qp,
+			    const struct sroce_payload *slice,
+			    const struct sroce_seg *to, unsigned int nto)
+{
+	/* Only one of the two is in use, for @to. */
+	struct sroce_seg *seg = to == qp->seg ? qp->rseg : qp->seg;
+	struct sroce_payload from = {
+		.kind = SROCE_PAYLOAD_SEGS,
+		.len = slice->len,
+	};
+	struct sroce_missing missing;
+	int n;
+
+	n = sroce_names_get(&qp->dev->keys, slice->name, slice->nname, seg,
+			    SROCE_MAX_SGE);
+	if (n < 0)
+		return -EIO;
+	from.seg = seg;
+	from.nseg = n;
+
+	if (sroce_segs_hold(seg, n, false, &missing)) {
+		sroce_segs_put(seg, n);
+		sroce_region_put(missing.region);
+		return -EIO;
+	}
+
+	sroce_payload_write(&from, to, nto);
+	sroce_segs_put(seg, n);
+
+	return 0;
 }
 
 /**
  * sroce_copy() - copy a payload to segments, or park
  * @qp: the QP
  * @from: payload
- * @to: segments for writing; given back in any case
+ * @to: segments for writing, qp->seg or qp->rseg; given back in any case
  * @nto: how many
- * @more: bytes behind them that will be wanted next
- *
- * The memory of a slice was present when it was sent.  If it isn't any more,
- * and can't be made so, that is the sender's to find out: for the receiver
- * the slice is lost.
+ * @more: bytes of the message that may come behind them
  *
  * Context: softirq or bottom halves off, the token held.
  * Return: 0; -EAGAIN when the step has to be left as if it had not begun;
- * -EFAULT when there is no memory to write to, -EIO when there is none to read.
+ * -EFAULT when there is no memory to write to; -EIO when there is none to read
+ * any more: as if the packet had not come.
  */
-int sroce_copy(struct sroce_qp *qp, struct sroce_payload *from,
+int sroce_copy(struct sroce_qp *qp, const struct sroce_payload *from,
 	       struct sroce_seg *to, unsigned int nto, u32 more)
 {
-	struct sroce_missing missing;
 	int err;
 
 	err = sroce_hold(qp, to, nto, true, more);
 	if (err)
 		return err;
 
-	if (sroce_payload_hold(from, &missing)) {
-		sroce_segs_put(to, nto);
-		err = sroce_fault_park(qp, &missing, 0);
-		return err == -EFAULT ? -EIO : err;
-	}
-
-	sroce_payload_write(from, to, nto);
-	sroce_payload_unhold(from);
+	if (from->kind == SROCE_PAYLOAD_NAMES)
+		err = sroce_copy_slice(qp, from, to, nto);
+	else
+		sroce_payload_write(from, to, nto);
 	sroce_segs_put(to, nto);
 
-	return 0;
-}
-
-/**
- * sroce_faults_init() - module init
- *
- * Faults wait for disks and for locks of other processes, and have to wait
- * beside each other.
- *
- * Context: process.
- * Return: 0 or -ENOMEM.
- */
-int sroce_faults_init(void)
-{
-	sroce_fault_wq = alloc_workqueue("sroce_fault", WQ_UNBOUND, 0);
-
-	return sroce_fault_wq ? 0 : -ENOMEM;
-}
-
-/**
- * sroce_faults_exit() - module exit; there is no QP any more
- *
- * Context: process, may sleep.
- */
-void sroce_faults_exit(void)
-{
-	destroy_workqueue(sroce_fault_wq);
+	return err;
 }

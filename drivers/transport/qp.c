@@ -436,6 +436,7 @@ static void sroce_attr_reset(struct sroce_qp *qp)
  * @ibqp: what ib_core knows it by
  * @init: attributes, checked; capabilities are set to what they became
  * @uctx: context of the process, NULL for a kernel user
+ * @faults: where page faults of the process are handled, likewise
  *
  * Context: process, may sleep.
  * Return: the QP with a reference for the caller, or ERR_PTR(-ENOMEM) or what
@@ -443,7 +444,8 @@ static void sroce_attr_reset(struct sroce_qp *qp)
  */
 struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 				 struct ib_qp_init_attr *init,
-				 struct ib_ucontext *uctx)
+				 struct ib_ucontext *uctx,
+				 struct workqueue_struct *faults)
 {
 	struct sroce_qp *qp;
 	int err;
@@ -471,7 +473,7 @@ struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 	qp->sq.sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	sroce_attr_reset(qp);
 	sroce_timers_init(qp);
-	sroce_fault_init(qp);
+	sroce_fault_init(qp, faults);
 	sroce_respond_reset(qp, 0);
 
 	err = sroce_sq_init(qp, &init->cap, uctx);

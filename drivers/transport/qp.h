@@ -243,19 +243,19 @@ struct sroce_responder {
  * @parked: the actor waits
  * @busy: @work is on its way: set by the actor, cleared by @work
  * @err: what came of it
- * @more: bytes behind @missing that will be wanted next
  * @missing: what; its region is referenced until the actor has seen @err
  * @events: of the time that the actor is parked
  * @work: makes the memory present
+ * @wq: and where
  */
 struct sroce_fault {
 	bool			parked;
 	bool			busy;
 	int			err;
-	u32			more;
 	struct sroce_missing	missing;
 	unsigned long		events;
 	struct work_struct	work;
+	struct workqueue_struct	*wq;
 };
 
 /**
@@ -404,8 +404,8 @@ static inline bool sroce_qp_can_receive(const struct sroce_qp *qp)
 /*
  * What a work request refers to may be reused when it is completed.  Without
  * acknowledges that is right away.  A request that ends in error may be completed
- * while a slice of it waits in a mailbox: harmless with memory that is pinned,
- * but a kernel user's is not.
+ * while a slice of it waits in a mailbox: harmless with memory of a process, which
+ * is looked up once more, but a kernel user's need not have a key of its own.
  */
 static inline u8 sroce_qp_copies(const struct sroce_qp *qp)
 {
@@ -462,7 +462,7 @@ void sroce_request_rewind(struct sroce_qp *qp);
 u32 sroce_read_chunk_end(const struct sroce_swqe *wqe, u32 off);
 
 /* complete.c; the token is held */
-void sroce_complete(struct sroce_qp *qp, struct sroce_pkt *pkt);
+void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt);
 void sroce_complete_local(struct sroce_qp *qp);
 void sroce_complete_local_error(struct sroce_qp *qp);
 void sroce_complete_timeout(struct sroce_qp *qp);
@@ -485,16 +485,14 @@ void sroce_wait_for_rnr(struct sroce_qp *qp, u8 code);
 void sroce_wait_over(struct sroce_qp *qp);
 
 /* fault.c; the token is held, but for init and stop */
-int sroce_faults_init(void);
-void sroce_faults_exit(void);
-void sroce_fault_init(struct sroce_qp *qp);
+void sroce_fault_init(struct sroce_qp *qp, struct workqueue_struct *wq);
 void sroce_fault_stop(struct sroce_qp *qp);
 bool sroce_fault_begin_run(struct sroce_qp *qp, unsigned long *events);
-void sroce_fault_end_run(struct sroce_qp *qp);
+void sroce_fault_end_run(struct sroce_qp *qp, unsigned long events);
 void sroce_fault_forget(struct sroce_qp *qp);
 int sroce_hold(struct sroce_qp *qp, struct sroce_seg *seg, unsigned int nseg,
 	       bool write, u32 more);
-int sroce_copy(struct sroce_qp *qp, struct sroce_payload *from,
+int sroce_copy(struct sroce_qp *qp, const struct sroce_payload *from,
 	       struct sroce_seg *to, unsigned int nto, u32 more);
 
 /* srq.c; the token is held */

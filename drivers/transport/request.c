@@ -79,7 +79,10 @@ static int sroce_send_payload(struct sroce_qp *qp, struct sroce_swqe *wqe,
 			   off, len, qp->seg, ARRAY_SIZE(qp->seg));
 	if (n < 0)
 		return n;
-	err = sroce_hold(qp, qp->seg, n, false, wqe->length - off - len);
+	err = sroce_hold(qp, qp->seg, n, false, U32_MAX);
+	/* If a slice was lost meanwhile, then because of this. */
+	if (err == -EAGAIN)
+		qp->comp.rewound = false;
 	if (err)
 		return err;
 	payload->kind = SROCE_PAYLOAD_SEGS;

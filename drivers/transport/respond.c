@@ -129,7 +129,7 @@ static void sroce_respond_recv_fail(struct sroce_qp *qp,
  * what sroce_copy() says, or what else tells that its memory is not ours.
  */
 static int sroce_scatter(struct sroce_qp *qp, u32 off,
-			 struct sroce_payload *payload, u32 more)
+			 const struct sroce_payload *payload, u32 more)
 {
 	struct sroce_rwqe *wqe = qp->rq.cur;
 	int n;
@@ -161,6 +161,7 @@ static int sroce_remote_segs(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
 		.region	= region,
 		.iova	= va,
 		.len	= len,
+		.more	= U32_MAX,
 	};
 	return 1;
 }
@@ -242,10 +243,7 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 				sroce_respond_no_access(qp);
 				return READ_DONE;
 			}
-			/*
-			 * Who takes a window's binding away must not wait for
-			 * a slice in the mailbox of a peer.
-			 */
+			/* A window's key opens nothing for others to look up. */
 			if (qp->rseg[0].region->parent && !copies &&
 			    tx.path == SROCE_PATH_LOCAL) {
 				sroce_segs_put(qp->rseg, n);
@@ -450,8 +448,8 @@ static void sroce_respond_lost(struct sroce_qp *qp, u32 psn)
  * Each returns true when the packet is executed.  If not, the peer has been
  * told why, or the actor is parked.
  */
-static bool sroce_respond_send_op(struct sroce_qp *qp, struct sroce_pkt *pkt,
-				  u32 op)
+static bool sroce_respond_send_op(struct sroce_qp *qp,
+				  const struct sroce_pkt *pkt, u32 op)
 {
 	struct sroce_responder *resp = &qp->resp;
 	int err;
@@ -495,8 +493,8 @@ static bool sroce_respond_send_op(struct sroce_qp *qp, struct sroce_pkt *pkt,
 	return true;
 }
 
-static bool sroce_respond_write_op(struct sroce_qp *qp, struct sroce_pkt *pkt,
-				   u32 op)
+static bool sroce_respond_write_op(struct sroce_qp *qp,
+				   const struct sroce_pkt *pkt, u32 op)
 {
 	struct sroce_responder *resp = &qp->resp;
 	u32 len = pkt->payload.len;
@@ -698,7 +696,7 @@ static void sroce_respond_received(struct sroce_qp *qp,
 	sroce_rq_complete(qp, &wc, pkt->flags & SROCE_PKT_SE);
 }
 
-static void sroce_respond_rc(struct sroce_qp *qp, struct sroce_pkt *pkt)
+static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
 	struct sroce_responder *resp = &qp->resp;
 	u32 op = sroce_opcodes[pkt->opcode].flags;
@@ -772,7 +770,7 @@ static void sroce_respond_rc(struct sroce_qp *qp, struct sroce_pkt *pkt)
  * a PSN that isn't the expected one tells that the rest of the message under way
  * is lost.  IBTA 9.8.2.2.
  */
-static void sroce_respond_uc(struct sroce_qp *qp, struct sroce_pkt *pkt)
+static void sroce_respond_uc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
 	struct sroce_responder *resp = &qp->resp;
 	u32 op = sroce_opcodes[pkt->opcode].flags;
@@ -788,8 +786,6 @@ static void sroce_respond_uc(struct sroce_qp *qp, struct sroce_pkt *pkt)
 		sroce_qp_event(qp, IB_EVENT_COMM_EST);
 	}
 	resp->psn = psn_add(pkt->psn, pkt->npsn);
-	if (lost)
-		sroce_count(qp->stats, SROCE_CNT_OUT_OF_SEQ);
 	if (lost || op & SROCE_OP_FIRST)
 		resp->last_op = SROCE_NO_OP;
 	if (!sroce_request_fits(qp, pkt)) {
@@ -803,7 +799,10 @@ static void sroce_respond_uc(struct sroce_qp *qp, struct sroce_pkt *pkt)
 	if (qp->fault.parked) {
 		resp->psn = psn;
 		resp->last_op = last_op;
+		return;
 	}
+	if (lost)
+		sroce_count(qp->stats, SROCE_CNT_OUT_OF_SEQ);
 	if (!done)
 		return;
 	resp->last_op = op & SROCE_OP_LAST ? SROCE_NO_OP : pkt->opcode;

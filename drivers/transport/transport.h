@@ -144,7 +144,8 @@ int sroce_srq_post_recv(struct sroce_srq *srq, const struct ib_recv_wr *wr,
 /* qp.c: the life of a QP; process context */
 struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 				 struct ib_qp_init_attr *init,
-				 struct ib_ucontext *uctx);
+				 struct ib_ucontext *uctx,
+				 struct workqueue_struct *faults);
 void sroce_qp_destroy(struct sroce_qp *qp);
 int sroce_qp_modify(struct sroce_qp *qp, struct ib_qp_attr *attr, int mask);
 int sroce_qp_query(struct sroce_qp *qp, struct ib_qp_attr *attr,

@@ -328,6 +328,8 @@ int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
 		    struct uverbs_attr_bundle *attrs)
 {
 	struct sroce_dev *dev = to_sroce_dev(pd->device);
+	const struct sroce_ucontext *uctx =
+		container_of(pd->uobject->context, struct sroce_ucontext, ibuc);
 
 	switch (advice) {
 	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH:
@@ -344,7 +346,8 @@ int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
 	return sroce_prefetch(&dev->keys, pd, sge, nsge,
 			      advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE,
 			      advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
-			      flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH);
+			      flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH ?
+			      NULL : uctx->faults);
 }
 
 /**

@@ -63,7 +63,7 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	struct sroce_ibqp *sibqp = container_of(ibqp, struct sroce_ibqp, ibqp);
 	struct sroce_dev *dev = to_sroce_dev(ibqp->device);
 	struct rxe_create_qp_resp resp = {};
-	struct ib_ucontext *uctx = NULL;
+	struct sroce_ucontext *uctx = NULL;
 	struct sroce_qp *qp;
 	int err;
 
@@ -71,14 +71,15 @@ int sroce_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	if (err)
 		return err;
 	if (udata)
-		uctx = &rdma_udata_to_drv_context(udata, struct sroce_ucontext,
-						  ibuc)->ibuc;
+		uctx = rdma_udata_to_drv_context(udata, struct sroce_ucontext,
+						 ibuc);
 	if (atomic_inc_return(&dev->num_qp) > SROCE_MAX_QP) {
 		err = -ENOMEM;
 		goto err_count;
 	}
 
-	qp = sroce_qp_create(dev, ibqp, init, uctx);
+	qp = sroce_qp_create(dev, ibqp, init, uctx ? &uctx->ibuc : NULL,
+			     uctx ? uctx->faults : NULL);
 	if (IS_ERR(qp)) {
 		err = PTR_ERR(qp);
 		goto err_count;

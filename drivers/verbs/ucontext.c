@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Contexts and protection domains: nothing but their number is ours.
+ * Contexts and protection domains: little but their number is ours.
  */
+#include <linux/workqueue.h>
+
 #include "device.h"
 #include "verbs/verbs.h"
 
@@ -16,13 +18,23 @@
  */
 int sroce_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
 {
+	struct sroce_ucontext *ctx = container_of(uctx, struct sroce_ucontext,
+						  ibuc);
 	struct sroce_dev *dev = to_sroce_dev(uctx->device);
 
 	if (!ib_is_udata_cleared(udata, 0, udata->inlen))
 		return -EINVAL;
 
-	return atomic_add_unless(&dev->num_ucontext, 1, SROCE_MAX_UCONTEXT) ?
-	       0 : -ENOMEM;
+	if (!atomic_add_unless(&dev->num_ucontext, 1, SROCE_MAX_UCONTEXT))
+		return -ENOMEM;
+
+	ctx->faults = alloc_workqueue("sroce_fault", WQ_UNBOUND, 0);
+	if (!ctx->faults) {
+		atomic_dec(&dev->num_ucontext);
+		return -ENOMEM;
+	}
+
+	return 0;
 }
 
 /**
@@ -33,6 +45,10 @@ int sroce_alloc_ucontext(struct ib_ucontext *uctx, struct ib_udata *udata)
  */
 void sroce_dealloc_ucontext(struct ib_ucontext *uctx)
 {
+	struct sroce_ucontext *ctx = container_of(uctx, struct sroce_ucontext,
+						  ibuc);
+
+	destroy_workqueue(ctx->faults);
 	atomic_dec(&to_sroce_dev(uctx->device)->num_ucontext);
 }
 

@@ -15,8 +15,14 @@ struct rdma_counter;
 struct sroce_qp;
 struct sroce_region;
 
+/**
+ * struct sroce_ucontext - a process that has the device open
+ * @ibuc: what ib_core knows it by
+ * @faults: where page faults on its behalf wait, and prefetches
+ */
 struct sroce_ucontext {
 	struct ib_ucontext	ibuc;
+	struct workqueue_struct	*faults;
 };
 
 struct sroce_pd {

@@ -11,27 +11,51 @@
 #include "transport/transport.h"
 #include "wire/private.h"
 
-static struct sroce_slice *slice_make(struct sroce_pkt *pkt)
+/*
+ * The memory is looked up again when it is copied.  A mailbox of another process
+ * may have to wait for long; nobody who destroys a region has to wait for that.
+ */
+static struct sroce_slice *slice_of_names(const struct sroce_pkt *pkt, gfp_t gfp)
 {
-	struct sroce_payload *payload = &pkt->payload;
+	const u32 op = sroce_opcodes[pkt->opcode].flags;
+	const struct sroce_payload *payload = &pkt->payload;
+	struct sroce_slice *slice;
+	unsigned int i;
+
+	slice = kmalloc(struct_size(slice, name, payload->nseg), gfp);
+	if (!slice)
+		return NULL;
+
+	slice->pkt = *pkt;
+	slice->pkt.payload.kind = SROCE_PAYLOAD_NAMES;
+	slice->pkt.payload.name = slice->name;
+	slice->pkt.payload.nname = payload->nseg;
+
+	for (i = 0; i < payload->nseg; i++) {
+		const struct sroce_seg *seg = payload->seg + i;
+
+		slice->name[i] = (struct sroce_name){
+			.pd	= seg->region->pd,
+			.iova	= seg->iova,
+			.key	= seg->region->key,
+			.len	= seg->len,
+			.access	= op & SROCE_OP_READ ? IB_ACCESS_REMOTE_READ : 0,
+		};
+	}
+
+	return slice;
+}
+
+static struct sroce_slice *slice_make(const struct sroce_pkt *pkt)
+{
+	const struct sroce_payload *payload = &pkt->payload;
 	const gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN;
 	struct sroce_slice *slice;
 
-	/* Segments come along; what is good only now has to be copied. */
+	/* What is good only now has to be copied. */
 	if (payload->kind == SROCE_PAYLOAD_SEGS &&
-	    !(pkt->flags & SROCE_PKT_COPY)) {
-		slice = kmalloc(struct_size(slice, seg, payload->nseg), gfp);
-		if (!slice)
-			return NULL;
-
-		slice->pkt = *pkt;
-		slice->pkt.payload.seg = slice->seg;
-		memcpy(slice->seg, payload->seg,
-		       payload->nseg * sizeof(slice->seg[0]));
-		sroce_segs_unhold(slice->seg, payload->nseg);
-		payload->kind = SROCE_PAYLOAD_NONE;
-		return slice;
-	}
+	    !(pkt->flags & SROCE_PKT_COPY))
+		return slice_of_names(pkt, gfp);
 
 	slice = kmalloc(struct_size(slice, data, payload->len), gfp);
 	if (!slice)
@@ -48,21 +72,20 @@ static struct sroce_slice *slice_make(struct sroce_pkt *pkt)
 }
 
 /**
- * sroce_slice_free() - free a slice and what it holds
+ * sroce_slice_free() - free a slice
  * @slice: slice
  *
  * Context: any.
  */
 void sroce_slice_free(struct sroce_slice *slice)
 {
-	sroce_payload_put(&slice->pkt.payload);
 	kfree(slice);
 }
 
 /**
  * sroce_local_send() - put a slice of a message into another QP's mailbox
  * @tx: burst with SROCE_PATH_LOCAL
- * @pkt: slice; references of its payload move, if it is sent, otherwise remain
+ * @pkt: slice; its payload remains the caller's
  *
  * Context: bottom halves off.
  * Return: 0, -ENOMEM, or -ENOENT if there is no such QP.

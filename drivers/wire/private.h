@@ -35,11 +35,11 @@ struct sroce_net {
 /**
  * struct sroce_slice - a part of a message to a QP of the same device
  * @mail: what transport sees of it
- * @pkt: its headers and its payload, which it holds
+ * @pkt: its headers and its payload
  * @tclass: traffic class that it would have had
  * @hop_limit: hop limit, or time to live, likewise
  * @ipv4: which it would have been
- * @seg: segments of the payload
+ * @name: where the payload is
  * @data: or its bytes
  */
 struct sroce_slice {
@@ -49,7 +49,7 @@ struct sroce_slice {
 	u8			hop_limit;
 	bool			ipv4;
 	union {
-		DECLARE_FLEX_ARRAY(struct sroce_seg, seg);
+		DECLARE_FLEX_ARRAY(struct sroce_name, name);
 		DECLARE_FLEX_ARRAY(u8, data);
 	};
 };
