@@ -74,7 +74,7 @@ struct sroce_stats {
  * struct sroce_counters - counters of a device
  * @stats: of the device itself, and of all QPs that have none of their own
  * @lock: protects the others
- * @own: number -> struct sroce_stats, of the QPs that are bound to them
+ * @own: number -> counters of the QPs that are bound to them
  * @past: what those had counted that are gone
  */
 struct sroce_counters {

@@ -2,6 +2,7 @@
 /*
  * Counters, as `rdma statistic` and sysfs show them.
  */
+#include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
 #include "device.h"
@@ -12,6 +13,11 @@ static const struct rdma_stat_desc descs[] = {
 #define X(id, text) { .name = text },
 	SROCE_COUNTERS(X)
 #undef X
+};
+
+/* What an xarray can hold of counters. */
+struct own_stats {
+	struct sroce_stats __percpu	*stats;
 };
 
 /* These are about no QP, or not about one. */
@@ -61,17 +67,21 @@ void sroce_counters_destroy(struct sroce_counters *counters)
  */
 int sroce_own_stats_create(struct sroce_counters *counters, u32 *id)
 {
-	struct sroce_stats __percpu *stats;
-	int err;
+	struct own_stats *own;
+	int err = -ENOMEM;
 
-	stats = alloc_percpu(struct sroce_stats);
-	if (!stats)
-		return -ENOMEM;
+	own = kzalloc(sizeof(*own), GFP_KERNEL);
+	if (!own)
+		return err;
 
-	err = xa_alloc(&counters->own, id, (__force void *)stats,
-		       xa_limit_31b, GFP_KERNEL);
-	if (err)
-		free_percpu(stats);
+	own->stats = alloc_percpu(struct sroce_stats);
+	if (own->stats)
+		err = xa_alloc(&counters->own, id, own, xa_limit_31b,
+			       GFP_KERNEL);
+	if (err) {
+		free_percpu(own->stats);
+		kfree(own);
+	}
 
 	return err;
 }
@@ -87,8 +97,9 @@ int sroce_own_stats_create(struct sroce_counters *counters, u32 *id)
 struct sroce_stats __percpu *
 sroce_own_stats(struct sroce_counters *counters, u32 id)
 {
-	return (__force struct sroce_stats __percpu *)xa_load(&counters->own,
-							      id);
+	const struct own_stats *own = xa_load(&counters->own, id);
+
+	return own->stats;
 }
 
 /**
@@ -102,17 +113,17 @@ sroce_own_stats(struct sroce_counters *counters, u32 id)
  */
 void sroce_own_stats_destroy(struct sroce_counters *counters, u32 id)
 {
-	struct sroce_stats __percpu *stats;
+	struct own_stats *own;
 	int i;
 
 	mutex_lock(&counters->lock);
-	stats = (__force struct sroce_stats __percpu *)xa_erase(&counters->own,
-								id);
+	own = xa_erase(&counters->own, id);
 	for (i = 0; i < SROCE_NUM_COUNTERS; i++)
-		counters->past.v[i] += sroce_counter_sum(stats, i);
+		counters->past.v[i] += sroce_counter_sum(own->stats, i);
 	mutex_unlock(&counters->lock);
 
-	free_percpu(stats);
+	free_percpu(own->stats);
+	kfree(own);
 }
 
 /**
@@ -146,15 +157,14 @@ u64 sroce_counter_sum(const struct sroce_stats __percpu *stats,
  */
 u64 sroce_counter_total(struct sroce_counters *counters, enum sroce_counter c)
 {
+	const struct own_stats *own;
 	unsigned long id;
-	void *own;
 	u64 sum;
 
 	mutex_lock(&counters->lock);
 	sum = sroce_counter_sum(counters->stats, c) + counters->past.v[c];
 	xa_for_each(&counters->own, id, own)
-		sum += sroce_counter_sum((__force struct sroce_stats __percpu *)own,
-					 c);
+		sum += sroce_counter_sum(own->stats, c);
 	mutex_unlock(&counters->lock);
 
 	return sum;
