@@ -2,7 +2,12 @@
 /* ATOMIC WRITE puts 8 bytes in place at once; FLUSH is refused to who may not ask for it. */
 #include "traffic.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #define CAP_FLUSH_GLOBAL	(1ull << 38)
+#define CAP_FLUSH_PERSISTENT	(1ull << 39)
 #define CAP_ATOMIC_WRITE	(1ull << 40)
 
 static struct end a, b;
@@ -266,6 +271,117 @@ static void persistent_region(void)
 	if (mr)
 		ibv_dereg_mr(mr);
 }
+
+/* persistent memory, by device DAX: persist.sh has made it */
+#define PM_LEN		(2u << 20)
+#define ACC_PM		(ACC_ALL | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT)
+
+static int d_munmap(void *p) { return munmap(p, PM_LEN); }
+
+static uint8_t *pm_map(void *at)
+{
+	const char *path = getenv("SROCE_DAX");
+	uint8_t *p;
+	int fd;
+
+	if (!path)
+		SKIP("no persistent memory");
+	need(CAP_FLUSH_PERSISTENT);
+	fd = open(path, O_RDWR);
+	REQUIRE(fd >= 0, "%s: %s", path, strerror(errno));
+	p = mmap(at, PM_LEN, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
+	close(fd);
+	REQUIRE(p != MAP_FAILED, "mmap: %s", strerror(errno));
+	if (!at)
+		t_defer(d_munmap, p, "munmap");
+	return p;
+}
+
+static void pm_setup(void)
+{
+	struct qopt o = qopt();
+	uint8_t *p = pm_map(NULL);
+
+	o.ex = true;
+	o.ops = IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE;
+	o.access = ACC_PM;
+	pair_new(&a, &b, &o);
+	la = buf_new(a.pd, PM_LEN, ACC_ALL);
+	rb = (struct buf){ p, PM_LEN, mr_new(b.pd, p, PM_LEN, ACC_PM) };
+	memset(rb.p, 0x22, rb.len);
+}
+
+static void pm_flush(size_t off, size_t len, int level)
+{
+	struct ibv_wc wc;
+
+	flush_post(7, (uintptr_t)rb.p + off, len, rb.mr->rkey,
+		   IBV_FLUSH_PERSISTENT | IBV_FLUSH_GLOBAL, level);
+	if (!want_wc(a.scq, &wc, 7, IBV_WC_SUCCESS, "FLUSH"))
+		t_abort();
+}
+
+/* every way to write */
+static void persistent_data(void)
+{
+	static const size_t len[] = { 1, 100, 4096, 70001, PM_LEN };
+	uint8_t val[8] = { 8, 7, 6, 5, 4, 3, 2, 1 }, *again;
+	struct ibv_wc wc;
+
+	pm_setup();
+	again = pm_map(NULL);
+	for (unsigned int i = 0; i < sizeof(len) / sizeof(len[0]); i++) {
+		struct ibv_sge sg = { (uintptr_t)la.p, len[i], la.mr->lkey };
+		struct ibv_send_wr wr = { .wr_id = 1, .sg_list = &sg, .num_sge = 1,
+					  .opcode = IBV_WR_RDMA_WRITE,
+					  .send_flags = IBV_SEND_SIGNALED };
+
+		fill(la.p, len[i], 50 + i, 0);
+		wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
+		wr.wr.rdma.rkey = rb.mr->rkey;
+		REQUIRE(!send_post(&a, &wr), "post_send");
+		want_wc(a.scq, &wc, 1, IBV_WC_SUCCESS, "WRITE");
+		pm_flush(0, len[i], IBV_FLUSH_RANGE);
+		CHECK(differs(again, len[i], 50 + i, 0) < 0, "%zu bytes: wrong data", len[i]);
+	}
+	for (int op = OP_SEND; op <= OP_READ; op++) {
+		struct xfer x = { .op = op, .len = 9000, .seed = op + 1, .nr = 3 };
+
+		if (!xfer_once(&a, &b, &la, &rb, &x))
+			t_abort();
+		pm_flush(0, 0, IBV_FLUSH_MR);
+	}
+	atomic_write_post(3, (uintptr_t)rb.p + 4096, rb.mr->rkey, val);
+	want_wc(a.scq, &wc, 3, IBV_WC_SUCCESS, "ATOMIC WRITE");
+	pm_flush(4096, 8, IBV_FLUSH_RANGE);
+	CHECK(!memcmp(again + 4096, val, 8), "ATOMIC WRITE: wrong value");
+}
+
+/* all of it has to be persistent, and to stay so */
+static void persistent_refused(void)
+{
+	uint8_t *p = mmap(NULL, 3 * PM_LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *dax;
+	struct ibv_pd *pd = pd_new(A);
+	struct ibv_mr *mr;
+
+	REQUIRE(p != MAP_FAILED, "mmap");
+	dax = (uint8_t *)(((uintptr_t)p + PM_LEN - 1) & ~(uintptr_t)(PM_LEN - 1));
+	pm_map(dax);
+	REQUIRE(mmap(dax + PM_LEN, 4096, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED, "mmap");
+	for (int i = 0; i < 2; i++) {
+		errno = 0;
+		mr = ibv_reg_mr(pd, dax + PM_LEN - 4096, 8192, ACC_PM);
+		CHECK(!mr && errno == EINVAL, "half of it: %s", strerror(errno));
+	}
+	mr = ibv_reg_mr(pd, dax, PM_LEN, ACC_PM | IBV_ACCESS_ON_DEMAND);
+	CHECK(!mr && errno == EOPNOTSUPP, "on demand: %s", strerror(errno));
+	mr = ibv_reg_mr(pd, dax + PM_LEN - 4096, 8192, ACC_ALL);
+	CHECK(mr && !ibv_dereg_mr(mr), "without the right: %s", strerror(errno));
+	mr = ibv_reg_mr(pd, dax + 4096, 8192, ACC_PM);
+	CHECK(mr && !ibv_dereg_mr(mr), "persistent: %s", strerror(errno));
+	munmap(p, 3 * PM_LEN);
+}
 #endif
 
 static const struct tcase cases[] = {
@@ -286,6 +402,8 @@ static const struct tcase cases[] = {
 	{ "flush_bad_key", flush_bad_key },
 	{ "flush_of_nothing", flush_of_nothing },
 	{ "persistent_region", persistent_region },
+	{ "persistent_data", persistent_data },
+	{ "persistent_refused", persistent_refused },
 #endif
 };
 

@@ -35,7 +35,7 @@ nvme_target()
 	modules nvmet nvmet-rdma nvme-rdma
 	[ -d /sys/kernel/config ] || skip "no configfs"
 	mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
-	truncate -s ${MB}M "$WORK/disk"
+	truncate -s "${MB}"M "$WORK/disk"
 	mkdir "$sub" "$sub/namespaces/1" "$p"
 	put "$sub/attr_allow_any_host" 1
 	put "$sub/namespaces/1/device_path" "$WORK/disk"
@@ -43,8 +43,8 @@ nvme_target()
 	put "$sub/namespaces/1/enable" 1
 	put "$p/addr_trtype" rdma
 	put "$p/addr_adrfam" ipv4
-	put "$p/addr_traddr" $ADDR
-	put "$p/addr_trsvcid" $PORT
+	put "$p/addr_traddr" "$ADDR"
+	put "$p/addr_trsvcid" "$PORT"
 	ln -s "$sub" "$p/subsystems/$NQN" || fail "the target does not listen"
 }
 
@@ -76,8 +76,13 @@ nvme_connect()
 
 nvme_disk()
 {
-	DISK=$(cd /sys/block && ls -d nvme[0-9]n1 2>/dev/null | head -n 1)
-	[ -n "$DISK" ] && [ -b "/dev/$DISK" ]
+	local d
+
+	for d in /sys/block/nvme[0-9]n1; do
+		DISK=${d##*/}
+		[ -b "/dev/$DISK" ] && return
+	done
+	return 1
 }
 
 no_controller() { ! ls -d /sys/class/nvme/nvme* >/dev/null 2>&1; }
@@ -124,7 +129,7 @@ transfer()
 	for bs in 4k 16k 64k 256k 1M; do
 		pids=()
 		for i in 0 1 2 3; do
-			dd if="$WORK/data" of="$1" bs=$bs oflag=direct conv=notrunc status=none \
+			dd if="$WORK/data" of="$1" bs="$bs" oflag=direct conv=notrunc status=none \
 				iflag=skip_bytes,count_bytes skip=$((i * MB << 18)) \
 				seek=$((i * MB << 18)) count=$((MB << 18)) oflag=direct,seek_bytes &
 			pids+=($!)
@@ -135,7 +140,7 @@ transfer()
 		cmp "$WORK/data" "$WORK/disk" || fail "written in $bs: not what the target has"
 		pids=()
 		for i in 0 1 2 3; do
-			dd if="$1" of="$WORK/back$i" bs=$bs status=none \
+			dd if="$1" of="$WORK/back$i" bs="$bs" status=none \
 				iflag=direct,skip_bytes,count_bytes \
 				skip=$((i * MB << 18)) count=$((MB << 18)) &
 			pids+=($!)
@@ -184,8 +189,8 @@ nvme_disconnect_under_load()
 		load_on b "/dev/$DISK"; q=$PID
 		sleep 0.$((RANDOM % 8 + 1))
 		nvme_disconnect
-		until_true 20 gone "$p" && until_true 20 gone "$q" ||
-			fail "round $i: a request never ends"
+		until_true 20 gone "$p" || fail "round $i: a request never ends"
+		until_true 20 gone "$q" || fail "round $i: a request never ends"
 		nvme_connect || fail "round $i: connect again"
 	done
 	transfer "/dev/$DISK"
@@ -252,25 +257,25 @@ nfs_server()
 	local flags=$((0x2000 | 0x400 | 0x10 | 0x2)) never=2147483647
 
 	modules nfsd nfsv4 rpcrdma
-	mountpoint -q $NFSD || mount -t nfsd nfsd $NFSD || fail "no nfsd file system"
+	mountpoint -q "$NFSD" || mount -t nfsd nfsd "$NFSD" || fail "no nfsd file system"
 	mkdir -p "$EXPORT" "$MNT"
 	mount -t tmpfs tmpfs "$EXPORT"
-	put $NFSD/versions "-3 +4 +4.1 +4.2"
-	put $NFSD/nfsv4leasetime 10
-	put $NFSD/nfsv4gracetime 10
-	put $NFSD/portlist "rdma 20049"
-	put $NFSD/threads 4
+	put "$NFSD"/versions "-3 +4 +4.1 +4.2"
+	put "$NFSD"/nfsv4leasetime 10
+	put "$NFSD"/nfsv4gracetime 10
+	put "$NFSD"/portlist "rdma 20049"
+	put "$NFSD"/threads 4
 	# where that isn't possible the first open waits
-	(echo Y >$NFSD/v4_end_grace) 2>/dev/null
-	put $RPC/auth.unix.ip/channel "nfsd $ADDR $never sroce"
-	put $RPC/nfsd.export/channel "sroce $EXPORT $never $flags 0 0 0"
-	put $RPC/nfsd.fh/channel "sroce 1 \\x00000000 $never $EXPORT"
+	(echo Y >"$NFSD"/v4_end_grace) 2>/dev/null
+	put "$RPC"/auth.unix.ip/channel "nfsd $ADDR $never sroce"
+	put "$RPC"/nfsd.export/channel "sroce $EXPORT $never $flags 0 0 0"
+	put "$RPC"/nfsd.fh/channel "sroce 1 \\x00000000 $never $EXPORT"
 }
 
 nfs_mount()
 {
 	bounded 30 mount -i -t nfs4 -o "vers=4.2,proto=rdma,port=20049,addr=$ADDR,clientaddr=$ADDR,sec=sys${1:+,$1}" \
-		$ADDR:/ "$MNT"
+		"$ADDR":/ "$MNT"
 }
 
 nfs_cleanup()
@@ -278,9 +283,9 @@ nfs_cleanup()
 	local f
 
 	umount -f "$MNT" 2>/dev/null || umount -l "$MNT" 2>/dev/null
-	[ ! -e $NFSD/threads ] || echo 0 >$NFSD/threads
+	[ ! -e "$NFSD"/threads ] || echo 0 >"$NFSD"/threads
 	for f in auth.unix.ip nfsd.export nfsd.fh; do
-		[ ! -e $RPC/$f/flush ] || date +%s >$RPC/$f/flush
+		[ ! -e "$RPC"/"$f"/flush ] || date +%s >"$RPC"/"$f"/flush
 	done
 	umount "$EXPORT" 2>/dev/null
 	modprobe -r rpcrdma 2>/dev/null
@@ -302,7 +307,7 @@ nfs_files()
 	local n
 
 	for n in 1 100 5000 70000 1000000 $((MB << 20)); do
-		random_file "$WORK/data" $n
+		random_file "$WORK/data" "$n"
 		bounded 60 cp "$WORK/data" "$MNT/f$n" || fail "writing $n bytes"
 		bounded 60 sync "$MNT/f$n"
 		cmp "$WORK/data" "$EXPORT/f$n" || fail "$n bytes: not what the server has"

@@ -470,6 +470,7 @@ void sroce_payload_write(const struct sroce_payload *from,
 	if (from->kind == SROCE_PAYLOAD_SEGS) {
 		cursor_init(&src, from->seg, from->nseg, 0);
 		segs_write(&src, &dst, from->len);
+		sroce_segs_persist(to, nto, from->len);
 		return;
 	}
 
@@ -485,4 +486,5 @@ void sroce_payload_write(const struct sroce_payload *from,
 			sroce_payload_read(from, off, piece, n);
 		cursor_advance(&dst, n);
 	}
+	sroce_segs_persist(to, nto, from->len);
 }

@@ -293,6 +293,11 @@ bool sroce_region_retire(struct sroce_region *region);
 struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
 				      u64 iova, int access);
 
+/* persist.c */
+bool sroce_region_is_persistent(const struct sroce_region *region);
+void sroce_segs_persist(const struct sroce_seg *seg, unsigned int nseg,
+			u32 len);
+
 /* phys.c: all of the kernel's memory, for kernel users */
 struct sroce_region *sroce_region_phys(struct ib_pd *pd, int access);
 

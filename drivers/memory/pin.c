@@ -188,8 +188,9 @@ static const struct sroce_region_ops pin_ops = {
  *
  * Context: process, sleeps.
  * Return: a region that is not published yet, or an ERR_PTR: -EINVAL for a
- * length of 0 or above SROCE_MAX_REGION, a range that wraps, or addresses with
- * different offsets in a page; -EFAULT for memory that isn't there or can't be
+ * length of 0 or above SROCE_MAX_REGION, a range that wraps, addresses with
+ * different offsets in a page, or IB_ACCESS_FLUSH_PERSISTENT for memory that
+ * isn't persistent; -EFAULT for memory that isn't there or can't be
  * accessed so; -ENOMEM, also beyond RLIMIT_MEMLOCK; -EINTR when the process is
  * being killed; what pinning says of memory that can't be pinned
  * (-EOPNOTSUPP: DAX).
@@ -237,8 +238,16 @@ struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
 	if (region->table.shift == SHIFT_2M)
 		sroce_table_coarsen(&region->table, &region->offset, SHIFT_1G);
 
+	if (access & IB_ACCESS_FLUSH_PERSISTENT &&
+	    !sroce_region_is_persistent(region)) {
+		err = -EINVAL;
+		goto err_unpin;
+	}
+
 	return region;
 
+err_unpin:
+	unpin(region, region_pages(region), false);
 err_table:
 	sroce_table_free(&region->table);
 err_charge:

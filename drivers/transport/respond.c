@@ -615,6 +615,7 @@ static bool sroce_respond_atomic_op(struct sroce_qp *qp,
 		orig = cmpxchg64(word, pkt->compare, pkt->swap_add);
 	else
 		orig = atomic64_fetch_add(pkt->swap_add, (atomic64_t *)word);
+	sroce_segs_persist(qp->rseg, 1, sizeof(*word));
 	sroce_segs_put(qp->rseg, 1);
 	sroce_saved_add(qp, pkt, orig);
 	return true;
@@ -636,13 +637,15 @@ static bool sroce_respond_atomic_write_op(struct sroce_qp *qp,
 	sroce_payload_read(&pkt->payload, 0, &value, sizeof(value));
 	/* After the WRITEs before it. */
 	smp_store_release(word, value);
+	sroce_segs_persist(qp->rseg, 1, sizeof(*word));
 	sroce_segs_put(qp->rseg, 1);
 	return true;
 }
 
 /*
- * What a CPU writes is visible to all, in the order of its writes: nothing is
- * left to be done but to check that it may be asked for.
+ * What a CPU writes is visible to all, in the order of its writes, and
+ * persistent memory is written back at once: nothing is left to be done but to
+ * check that it may be asked for.
  */
 static bool sroce_respond_flush_op(struct sroce_qp *qp,
 				   const struct sroce_pkt *pkt)

@@ -16,8 +16,8 @@
 #define MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
 			 IB_ACCESS_MW_BIND | IB_ZERO_BASED | \
-			 IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_ON_DEMAND | \
-			 IB_ACCESS_HUGETLB)
+			 IB_ACCESS_FLUSH_GLOBAL | IB_ACCESS_FLUSH_PERSISTENT | \
+			 IB_ACCESS_ON_DEMAND | IB_ACCESS_HUGETLB)
 
 /* For a buffer of another driver. */
 #define DMABUF_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
@@ -140,6 +140,11 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 	/* Of memory that is pinned we find out ourselves. */
 	if (access & IB_ACCESS_HUGETLB && !(access & IB_ACCESS_ON_DEMAND))
 		return ERR_PTR(-EINVAL);
+
+	/* Nobody could say of what it is made tomorrow. */
+	if (access & IB_ACCESS_FLUSH_PERSISTENT &&
+	    access & IB_ACCESS_ON_DEMAND)
+		return ERR_PTR(-EOPNOTSUPP);
 
 	mr = mr_alloc(dev);
 	if (!mr)

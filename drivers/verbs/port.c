@@ -31,6 +31,10 @@
 #define OVERHEAD	(IB_GRH_BYTES + IB_UDP_BYTES + IB_BTH_BYTES + \
 			 RETH_BYTES + IMM_BYTES + IB_ICRC_BYTES)
 
+/* Where the CPU can write its caches back; of which memory, its region tells. */
+#define FLUSH_PERSISTENT	(IS_ENABLED(CONFIG_ARCH_HAS_PMEM_API) ? \
+				 IB_DEVICE_FLUSH_PERSISTENT : 0)
+
 /* What memory that is not pinned may be used for. */
 #define ODP_CAPS_UD	(IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | \
 			 IB_ODP_SUPPORT_SRQ_RECV)
@@ -75,6 +79,7 @@ int sroce_query_device(struct ib_device *ib, struct ib_device_attr *attr,
 					  IB_DEVICE_MEM_WINDOW |
 					  IB_DEVICE_MEM_WINDOW_TYPE_2B |
 					  IB_DEVICE_FLUSH_GLOBAL |
+					  FLUSH_PERSISTENT |
 					  IB_DEVICE_ATOMIC_WRITE,
 		.kernel_cap_flags	= IBK_ALLOW_USER_UNREG |
 					  IBK_ON_DEMAND_PAGING,

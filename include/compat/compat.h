@@ -141,6 +141,7 @@ static inline struct net_device *dst_dev(const struct dst_entry *dst)
 #define IB_ACCESS_FLUSH_GLOBAL		BIT(8)
 #define IB_ACCESS_FLUSH_PERSISTENT	BIT(9)
 #define IB_DEVICE_FLUSH_GLOBAL		0
+#define IB_DEVICE_FLUSH_PERSISTENT	0
 #define IB_DEVICE_ATOMIC_WRITE		BIT_ULL(40)
 #endif
 
