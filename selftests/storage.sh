@@ -354,5 +354,57 @@ nfs_cable_pulled()
 	nfs_files
 }
 
-cases nfs_data nfs_data_far nfs_cable_pulled nvme_data nvme_data_far nvme_disconnect_under_load nvme_target_restarts \
-	nvme_cable_pulled nvme_device_removed
+# RNBD ----------------------------------------------------------------------------------
+
+CTL=/sys/devices/virtual/rnbd-client/ctl
+
+rnbd_cleanup()
+{
+	local d
+
+	for d in /sys/block/rnbd*; do
+		[ ! -e "$d/rnbd/unmap_device" ] || echo force >"$d/rnbd/unmap_device"
+	done
+	modprobe -r rnbd-client rnbd-server rtrs-client rtrs-server 2>/dev/null
+	[ -z "${LOOP:-}" ] || losetup -d "$LOOP"
+	clean_end
+	exit "${1:-0}"
+}
+
+rnbd_disk()
+{
+	[ -b /dev/rnbd0 ]
+}
+
+rnbd_case()
+{
+	single
+	trap 'rc=$?; trap - EXIT; rnbd_cleanup $rc' EXIT
+	modules rnbd-server rnbd-client loop
+	truncate -s ${MB}M "$WORK/disk"
+	LOOP=$(losetup -f --show "$WORK/disk") || fail "no loop device"
+	put $CTL/map_device "sessname=sroce path=ip:$ADDR device_path=$LOOP"
+	until_true 20 rnbd_disk || fail "no disk: $(klog_since | tail -n 4)"
+	# By its default policy RTRS finds no path when a task is preempted while it
+	# chooses, and gives the request up.
+	put /sys/devices/virtual/rtrs-client/sroce/mpath_policy round-robin
+}
+
+rnbd_data()
+{
+	rnbd_case
+	transfer /dev/rnbd0
+}
+
+rnbd_unmap_under_load()
+{
+	rnbd_case
+	load_on a /dev/rnbd0
+	sleep 0.5
+	put /sys/block/rnbd0/rnbd/unmap_device force
+	until_true 30 gone "$PID" || fail "a request never ends"
+}
+
+cases nvme_data nvme_data_far nvme_disconnect_under_load nvme_target_restarts \
+	nvme_cable_pulled nvme_device_removed nfs_data nfs_data_far nfs_cable_pulled \
+	rnbd_data rnbd_unmap_under_load
