@@ -381,9 +381,9 @@ rnbd_case()
 	single
 	trap 'rc=$?; trap - EXIT; rnbd_cleanup $rc' EXIT
 	modules rnbd-server rnbd-client loop
-	truncate -s ${MB}M "$WORK/disk"
+	truncate -s "${MB}M" "$WORK/disk"
 	LOOP=$(losetup -f --show "$WORK/disk") || fail "no loop device"
-	put $CTL/map_device "sessname=sroce path=ip:$ADDR device_path=$LOOP"
+	put "$CTL/map_device" "sessname=sroce path=ip:$ADDR device_path=$LOOP"
 	until_true 20 rnbd_disk || fail "no disk: $(klog_since | tail -n 4)"
 	# By its default policy RTRS finds no path when a task is preempted while it
 	# chooses, and gives the request up.
