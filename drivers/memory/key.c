@@ -18,7 +18,9 @@
  */
 void sroce_keys_init(struct sroce_keys *keys)
 {
-	xa_init_flags(&keys->regions, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	/* Binding a window, in softirq, may have to wait for its lock. */
+	xa_init_flags(&keys->regions, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT |
+		      XA_FLAGS_LOCK_BH);
 
 	/* Not every boot's first region should have the same key. */
 	keys->next = 1 + get_random_u32_below(KEY_LIMIT.max);
@@ -88,14 +90,61 @@ int sroce_region_publish(struct sroce_keys *keys, struct sroce_region *region)
 	 * Reserve first: a lookup must not see the region before it has its
 	 * key.  The store can't fail then, there is a slot already.
 	 */
-	err = xa_alloc_cyclic(&keys->regions, &index, NULL, KEY_LIMIT,
-			      &keys->next, GFP_KERNEL);
+	err = xa_alloc_cyclic_bh(&keys->regions, &index, NULL, KEY_LIMIT,
+				 &keys->next, GFP_KERNEL);
 	if (err < 0)
 		return err;
 
 	region->key = index << KEY_SHIFT | get_random_u8();
-	old = xa_store(&keys->regions, index, region, GFP_KERNEL);
+	old = xa_store_bh(&keys->regions, index, region, GFP_KERNEL);
 	WARN_ON(old);
+
+	return 0;
+}
+
+/* The table has forgotten it: wait for accesses under way, and free it. */
+static void region_end(struct sroce_region *region, bool release)
+{
+	sroce_region_put(region);
+	wait_for_completion(&region->idle);
+
+	if (release)
+		region->ops->release(region);
+	kfree_rcu(region, rcu);
+}
+
+/**
+ * sroce_region_replace() - let a key stand for another region
+ * @keys: table
+ * @old: what it stands for; freed
+ * @region: what it is to stand for; not published
+ *
+ * An access finds either of the two.  When this returns, nothing touches the
+ * memory of @old any more, unless @region has it from there.
+ *
+ * Context: process, sleeps.
+ * Return: 0; or, with nothing changed, -EBUSY while a memory window is bound
+ * to @old.
+ */
+int sroce_region_replace(struct sroce_keys *keys, struct sroce_region *old,
+			 struct sroce_region *region)
+{
+	bool free;
+
+	/* Who would bind a window meanwhile waits: sroce_region_replaced(). */
+	xa_lock_bh(&keys->regions);
+	free = sroce_region_retire(old);
+	if (free) {
+		region->key = old->key;
+		__xa_store(&keys->regions, old->key >> KEY_SHIFT, region,
+			   GFP_ATOMIC);
+	}
+	xa_unlock_bh(&keys->regions);
+	if (!free)
+		return -EBUSY;
+
+	region_end(old, !region->borrowed);
+	region->borrowed = false;
 
 	return 0;
 }
@@ -118,13 +167,9 @@ void sroce_region_destroy(struct sroce_keys *keys, struct sroce_region *region)
 	spin_unlock_bh(&region->lock);
 
 	if (region->key)
-		xa_erase(&keys->regions, region->key >> KEY_SHIFT);
+		xa_erase_bh(&keys->regions, region->key >> KEY_SHIFT);
 
-	sroce_region_put(region);
-	wait_for_completion(&region->idle);
-
-	region->ops->release(region);
-	kfree_rcu(region, rcu);
+	region_end(region, !region->borrowed);
 }
 
 /* Everything that has to be right for an access; 0 or -errno. */
@@ -154,9 +199,16 @@ static struct sroce_region *region_lookup(struct sroce_keys *keys, u32 key)
 	struct sroce_region *region;
 
 	rcu_read_lock();
-	region = xa_load(&keys->regions, key >> KEY_SHIFT);
-	if (region && !refcount_inc_not_zero(&region->users))
-		region = NULL;
+	for (;;) {
+		region = xa_load(&keys->regions, key >> KEY_SHIFT);
+		if (!region || refcount_inc_not_zero(&region->users))
+			break;
+		/*
+		 * It has no users: it isn't in the table any more.  Perhaps
+		 * there is another one, see sroce_region_replace().
+		 */
+		smp_rmb();	/* pairs with the last sroce_region_put() */
+	}
 	rcu_read_unlock();
 
 	if (!region)
@@ -307,4 +359,25 @@ void sroce_region_revoke(struct sroce_region *region)
 bool sroce_region_retire(struct sroce_region *region)
 {
 	return !atomic_cmpxchg(&region->windows, 0, -1);
+}
+
+/**
+ * sroce_region_replaced() - why is a region retired?
+ * @keys: table
+ * @region: of which sroce_region_retire() was seen to be done
+ *
+ * Context: softirq or bottom halves off.
+ * Return: true if its key stands for another region now, false if it is about
+ * to be destroyed.
+ */
+bool sroce_region_replaced(struct sroce_keys *keys,
+			   const struct sroce_region *region)
+{
+	const struct sroce_region *now;
+
+	xa_lock(&keys->regions);
+	now = xa_load(&keys->regions, region->key >> KEY_SHIFT);
+	xa_unlock(&keys->regions);
+
+	return now && now != region;
 }

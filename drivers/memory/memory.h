@@ -68,6 +68,9 @@ struct sroce_gate {
  * @fault: make @len bytes present, and if that costs little up to @more bytes
  *	   behind them, for writing if @write.  0 or -errno; that it succeeded
  *	   says nothing of a moment later.  Process context, sleeps.
+ * @rereg: a region of the same memory in another PD or with other rights, to
+ *	   take the place of @old; an ERR_PTR.  Process context, may sleep.
+ *	   NULL: that can't be had.
  * @release: unpin and give back everything; called once, when no one can
  *	     reach the memory any more.  Process context, may sleep.
  */
@@ -79,6 +82,9 @@ struct sroce_region_ops {
 	void (*unhold)(struct sroce_region *region, int held);
 	int (*fault)(struct sroce_region *region, u64 at, u64 len, u64 more,
 		     bool write);
+	struct sroce_region *(*rereg)(struct ib_pd *pd,
+				      const struct sroce_region *old,
+				      int access);
 	void (*release)(struct sroce_region *region);
 };
 
@@ -120,10 +126,12 @@ enum sroce_region_state {
  * @idle: see @users
  * @windows: memory windows that are bound to it; negative when it is going
  * @mm: accounted for pinning, or NULL
+ * @start: of pinned memory: where @mm has it
  * @writable: taken for writing, hence dirty when released
  * @iomem: the memory is a device's, only for memcpy_fromio() and the like; it
  *	   changes while nobody holds it
  * @dmabuf: of a buffer of another driver
+ * @borrowed: its memory is that of the region that it is to take the place of
  * @parent: of a window that is bound: the region that its memory is in
  * @parent_iova: address of its first byte there
  * @type: of a window
@@ -149,9 +157,11 @@ struct sroce_region {
 	struct completion		idle;
 	atomic_t			windows;
 	struct mm_struct		*mm;
+	u64				start;
 	bool				writable;
 	bool				iomem;
 	struct sroce_dmabuf		*dmabuf;
+	bool				borrowed;
 	struct sroce_region		*parent;
 	u64				parent_iova;
 	enum ib_mw_type			type;
@@ -277,6 +287,8 @@ struct sroce_region *sroce_region_alloc(const struct ib_pd *pd,
 					const struct sroce_region_ops *ops,
 					int access);
 int sroce_region_publish(struct sroce_keys *keys, struct sroce_region *region);
+int sroce_region_replace(struct sroce_keys *keys, struct sroce_region *old,
+			 struct sroce_region *region);
 void sroce_region_destroy(struct sroce_keys *keys, struct sroce_region *region);
 struct sroce_region *sroce_region_get(struct sroce_keys *keys, u32 key,
 				      const struct ib_pd *pd, int access,
@@ -288,6 +300,8 @@ void sroce_region_put(struct sroce_region *region);
 struct sroce_region *sroce_region_find(struct sroce_keys *keys, u32 key);
 void sroce_region_revoke(struct sroce_region *region);
 bool sroce_region_retire(struct sroce_region *region);
+bool sroce_region_replaced(struct sroce_keys *keys,
+			   const struct sroce_region *region);
 
 /* pin.c: pinned user memory */
 struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
@@ -347,6 +361,7 @@ int sroce_window_bind(struct sroce_keys *keys, const struct ib_pd *pd,
 		      u64 owner, u32 rkey, const struct sroce_binding *binding);
 int sroce_key_invalidate(struct sroce_keys *keys, const struct ib_pd *pd,
 			 u64 owner, u32 key, bool remote);
+void sroce_windows_evict(struct sroce_keys *keys, struct sroce_region *region);
 
 /* fastreg.c: memory of kernel users, registered by work requests */
 struct sroce_region *sroce_region_fastreg(const struct ib_pd *pd, u32 npages);

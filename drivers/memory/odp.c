@@ -681,12 +681,35 @@ static void odp_release(struct sroce_region *region)
 	kfree(odp);
 }
 
+static const struct sroce_region_ops odp_implicit_ops;
+
+/* What is present there becomes so here when it is needed. */
+static struct sroce_region *odp_rereg(struct ib_pd *pd,
+				      const struct sroce_region *old,
+				      int access)
+{
+	const u64 start = old->odp->start;
+	struct sroce_region *region;
+
+	/* Its addresses mean nothing in another process. */
+	if (old->mm != current->mm)
+		return ERR_PTR(-EINVAL);
+
+	region = sroce_region_odp(pd, start, old->ops == &odp_implicit_ops ?
+				  U64_MAX : old->length, start, access);
+	if (!IS_ERR(region))
+		region->iova = old->iova;
+
+	return region;
+}
+
 static const struct sroce_region_ops odp_ops = {
 	.kind		= "odp",
 	.addr		= odp_addr,
 	.hold		= odp_hold,
 	.unhold		= odp_unhold,
 	.fault		= odp_fault,
+	.rereg		= odp_rereg,
 	.release	= odp_release,
 };
 
@@ -696,6 +719,7 @@ static const struct sroce_region_ops odp_implicit_ops = {
 	.hold		= odp_hold,
 	.unhold		= odp_unhold,
 	.fault		= odp_fault,
+	.rereg		= odp_rereg,
 	.release	= odp_release,
 };
 

@@ -164,8 +164,53 @@ static void pin_release(struct sroce_region *region)
 	uncharge(region);
 }
 
+/*
+ * The pages stay the same, and pinned, unless they must be pinned once more
+ * because they are to be written to now.
+ */
+static struct sroce_region *pin_rereg(struct ib_pd *pd,
+				      const struct sroce_region *old,
+				      int access)
+{
+	struct sroce_region *region;
+
+	if (ib_access_writable(access) && !old->writable) {
+		/* Its addresses mean nothing in another process. */
+		if (old->mm != current->mm)
+			return ERR_PTR(-EINVAL);
+
+		region = sroce_region_pin(pd, old->start, old->length,
+					  old->start, access);
+		if (!IS_ERR(region))
+			region->iova = old->iova;
+		return region;
+	}
+
+	region = sroce_region_alloc(pd, old->ops, access);
+	if (!region)
+		return ERR_PTR(-ENOMEM);
+
+	region->borrowed = true;
+	region->iova = old->iova;
+	region->length = old->length;
+	region->offset = old->offset;
+	region->table = old->table;
+	region->mm = old->mm;
+	region->start = old->start;
+	region->writable = old->writable;
+
+	if (access & IB_ACCESS_FLUSH_PERSISTENT &&
+	    !sroce_region_is_persistent(region)) {
+		kfree(region);
+		return ERR_PTR(-EINVAL);
+	}
+
+	return region;
+}
+
 static const struct sroce_region_ops pin_ops = {
 	.kind		= "pin",
+	.rereg		= pin_rereg,
 	.release	= pin_release,
 };
 
@@ -219,6 +264,7 @@ struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
 	region->iova = iova;
 	region->length = length;
 	region->offset = offset_in_page(start);
+	region->start = start;
 	region->writable = ib_access_writable(access);
 
 	err = charge(region);

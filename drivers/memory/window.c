@@ -6,6 +6,9 @@
  * A window is a region without memory of its own.  Of type 2 there are
  * windows 2B: they are bound to a QP, and belong to its protection domain.
  */
+#include <linux/delay.h>
+#include <linux/rcupdate_wait.h>
+
 #include "memory/memory.h"
 
 #define REMOTE_ACCESS	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
@@ -89,13 +92,18 @@ static struct sroce_region *parent_get(struct sroce_keys *keys,
 	if (binding->access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC))
 		need |= IB_ACCESS_LOCAL_WRITE;
 
+again:
 	parent = sroce_region_get(keys, binding->lkey, pd, need, binding->iova,
 				  binding->length);
 	if (IS_ERR(parent))
 		return parent;
 
 	if (!atomic_inc_unless_negative(&parent->windows)) {
+		bool replaced = sroce_region_replaced(keys, parent);
+
 		sroce_region_put(parent);
+		if (replaced)
+			goto again;
 		return ERR_PTR(-EINVAL);
 	}
 
@@ -247,4 +255,39 @@ int sroce_key_invalidate(struct sroce_keys *keys, const struct ib_pd *pd,
 	rcu_read_unlock();
 
 	return err;
+}
+
+/**
+ * sroce_windows_evict() - end the binding of every window of a region
+ * @keys: table
+ * @region: about to be destroyed
+ *
+ * For want of a list, all keys are looked through.
+ *
+ * Context: process, sleeps.
+ */
+void sroce_windows_evict(struct sroce_keys *keys, struct sroce_region *region)
+{
+	struct sroce_region *window;
+	unsigned long index;
+
+	/* From here on none is bound; one that just is has its lock. */
+	atomic_add(INT_MIN, &region->windows);
+
+	rcu_read_lock();
+	xa_for_each(&keys->regions, index, window) {
+		if (window->ops != &window_ops)
+			continue;
+
+		spin_lock_bh(&window->lock);
+		if (window->parent == region)
+			unbind(window);
+		spin_unlock_bh(&window->lock);
+		cond_resched_rcu();
+	}
+	rcu_read_unlock();
+
+	/* One that is being destroyed has left the table. */
+	while (atomic_read(&region->windows) != INT_MIN)
+		fsleep(1000);
 }

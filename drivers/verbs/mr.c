@@ -23,6 +23,30 @@
 #define DMABUF_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 
+/* The flags that matter, or -errno. */
+static int user_access(int access)
+{
+	access &= ~IB_ACCESS_OPTIONAL;
+	if (access & ~MR_ACCESS)
+		return -EOPNOTSUPP;
+
+	/* uverbs has checked, ib_reg_user_mr() has not. */
+	if ((access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)) &&
+	    !(access & IB_ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+
+	/* Of memory that is pinned we find out ourselves. */
+	if (access & IB_ACCESS_HUGETLB && !(access & IB_ACCESS_ON_DEMAND))
+		return -EINVAL;
+
+	/* Nobody could say of what it is made tomorrow. */
+	if (access & IB_ACCESS_FLUSH_PERSISTENT &&
+	    access & IB_ACCESS_ON_DEMAND)
+		return -EOPNOTSUPP;
+
+	return access;
+}
+
 static struct sroce_mr *mr_alloc(struct sroce_dev *dev)
 {
 	struct sroce_mr *mr;
@@ -31,8 +55,12 @@ static struct sroce_mr *mr_alloc(struct sroce_dev *dev)
 		return NULL;
 
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
-	if (!mr)
+	if (!mr) {
 		atomic_dec(&dev->num_mr);
+		return NULL;
+	}
+
+	mutex_init(&mr->lock);
 
 	return mr;
 }
@@ -41,6 +69,31 @@ static void mr_free(struct sroce_dev *dev, struct sroce_mr *mr)
 {
 	kfree(mr);
 	atomic_dec(&dev->num_mr);
+}
+
+/*
+ * What a user has asked for.  Optional access flags (relaxed ordering) are
+ * ignored: the order in which we write is what it is.
+ */
+static struct sroce_region *user_region(struct ib_pd *pd, u64 start, u64 length,
+					u64 iova, int access)
+{
+	struct sroce_region *region;
+
+	access = user_access(access);
+	if (access < 0)
+		return ERR_PTR(access);
+
+	if (access & IB_ACCESS_ON_DEMAND)
+		region = sroce_region_odp(pd, start, length, iova, access);
+	else
+		region = sroce_region_pin(pd, start, length, iova, access);
+
+	/* The provider passes @start for @iova then. */
+	if (!IS_ERR(region) && access & IB_ZERO_BASED)
+		region->iova = 0;
+
+	return region;
 }
 
 /* Make an MR of a region; on error the region is destroyed. */
@@ -106,8 +159,7 @@ err_mr:
  * @start: user address of the first byte
  * @length: bytes
  * @iova: address of the first byte for users of the keys
- * @access: enum ib_access_flags; optional ones (relaxed ordering) are ignored:
- *	    the order in which we write is what it is
+ * @access: enum ib_access_flags
  * @udata: NULL, or nothing expected
  *
  * See ibv_reg_mr(3).
@@ -128,40 +180,15 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 	if (udata && !ib_is_udata_cleared(udata, 0, udata->inlen))
 		return ERR_PTR(-EINVAL);
 
-	access &= ~IB_ACCESS_OPTIONAL;
-	if (access & ~MR_ACCESS)
-		return ERR_PTR(-EOPNOTSUPP);
-
-	/* uverbs has checked, ib_reg_user_mr() has not. */
-	if ((access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)) &&
-	    !(access & IB_ACCESS_LOCAL_WRITE))
-		return ERR_PTR(-EINVAL);
-
-	/* Of memory that is pinned we find out ourselves. */
-	if (access & IB_ACCESS_HUGETLB && !(access & IB_ACCESS_ON_DEMAND))
-		return ERR_PTR(-EINVAL);
-
-	/* Nobody could say of what it is made tomorrow. */
-	if (access & IB_ACCESS_FLUSH_PERSISTENT &&
-	    access & IB_ACCESS_ON_DEMAND)
-		return ERR_PTR(-EOPNOTSUPP);
-
 	mr = mr_alloc(dev);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
-	if (access & IB_ACCESS_ON_DEMAND)
-		region = sroce_region_odp(pd, start, length, iova, access);
-	else
-		region = sroce_region_pin(pd, start, length, iova, access);
+	region = user_region(pd, start, length, iova, access);
 	if (IS_ERR(region)) {
 		ibmr = ERR_CAST(region);
 		goto err_mr;
 	}
-
-	/* The provider passes @start for @iova then. */
-	if (access & IB_ZERO_BASED)
-		region->iova = 0;
 
 	ibmr = mr_publish(dev, mr, region);
 	if (IS_ERR(ibmr))
@@ -289,12 +316,99 @@ int sroce_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 	return ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, map_page);
 }
 
+/* The same, in place, with what the flags say is new. */
+static struct sroce_region *rereg_region(const struct sroce_region *old,
+					 int flags, u64 start, u64 length,
+					 u64 iova, int access, struct ib_pd *pd)
+{
+	if (!(flags & IB_MR_REREG_ACCESS))
+		access = old->access;
+
+	if (flags & IB_MR_REREG_TRANS)
+		return user_region(pd, start, length, iova, access);
+
+	access = user_access(access);
+	if (access < 0)
+		return ERR_PTR(access);
+
+	/* That isn't how memory may be accessed but what it is. */
+	if ((access ^ old->access) & (IB_ACCESS_ON_DEMAND | IB_ACCESS_HUGETLB))
+		return ERR_PTR(-EINVAL);
+
+	return old->ops->rereg(pd, old, access);
+}
+
+/**
+ * sroce_rereg_user_mr() - change a registration
+ * @ibmr: from sroce_reg_user_mr()
+ * @flags: IB_MR_REREG_*: which of the following are new
+ * @start: TRANS: user address of the first byte
+ * @length: TRANS: bytes
+ * @iova: TRANS: address of the first byte for users of the key
+ * @access: ACCESS: enum ib_access_flags; without TRANS addresses stay what they
+ *	    are, whatever it says of IB_ZERO_BASED
+ * @pd: PD: protection domain
+ * @udata: NULL, or nothing expected
+ *
+ * The key stays.  Each packet and each part of a work request that is looked at
+ * meets either the old registration or the new one; when this returns, only the
+ * new.  On error the old one goes on.  For that, both are there at one time,
+ * and accounted.  IBTA 11.2.8.5, ibv_rereg_mr(3).
+ *
+ * Context: process, sleeps.
+ * Return: NULL: changed in place; or an ERR_PTR: -EBUSY while a memory window
+ * is bound to it, -EOPNOTSUPP for memory that isn't of this kind, -EINVAL, or
+ * what sroce_reg_user_mr() says.
+ */
+struct ib_mr *sroce_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
+				  u64 length, u64 iova, int access,
+				  struct ib_pd *pd, struct ib_udata *udata)
+{
+	struct sroce_dev *dev = to_sroce_dev(ibmr->device);
+	struct sroce_mr *mr = to_sroce_mr(ibmr);
+	struct sroce_region *region;
+	int err;
+
+	if (udata && !ib_is_udata_cleared(udata, 0, udata->inlen))
+		return ERR_PTR(-EINVAL);
+	if (!mr->region->ops->rereg)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	region = rereg_region(mr->region, flags, start, length, iova, access,
+			      pd);
+	if (IS_ERR(region))
+		return ERR_CAST(region);
+
+	mutex_lock(&mr->lock);
+	err = sroce_region_replace(&dev->keys, mr->region, region);
+	if (!err)
+		mr->region = region;
+	mutex_unlock(&mr->lock);
+	if (err) {
+		sroce_region_destroy(&dev->keys, region);
+		return ERR_PTR(err);
+	}
+
+	return NULL;
+}
+
+/*
+ * Has this registration not been told of?  Then ib_core takes it back because
+ * the answer couldn't be written to the process, and takes no error for that.
+ */
+static bool taken_back(const struct ib_mr *ibmr)
+{
+	return ibmr->uobject && list_empty(&ibmr->uobject->list);
+}
+
 /**
  * sroce_dereg_mr() - end a registration
  * @ibmr: freed
  * @udata: not looked at
  *
- * When this returns, nothing touches the memory any more.
+ * When this returns, nothing touches the memory any more.  A registration whose
+ * key the process was never told may have a window nevertheless, by someone who
+ * guesses; that doesn't help.
  *
  * Context: process, sleeps.
  * Return: 0, or -EBUSY while a memory window is bound to it.
@@ -304,8 +418,11 @@ int sroce_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct sroce_dev *dev = to_sroce_dev(ibmr->device);
 	struct sroce_mr *mr = to_sroce_mr(ibmr);
 
-	if (!sroce_region_retire(mr->region))
-		return -EBUSY;
+	if (!sroce_region_retire(mr->region)) {
+		if (!taken_back(ibmr))
+			return -EBUSY;
+		sroce_windows_evict(&dev->keys, mr->region);
+	}
 
 	sroce_region_destroy(&dev->keys, mr->region);
 	mr_free(dev, mr);
@@ -418,22 +535,30 @@ static int fill_table(struct sk_buff *msg, const struct sroce_region *region)
  */
 int sroce_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 {
-	const struct sroce_region *region = to_sroce_mr(ibmr)->region;
+	struct sroce_mr *mr = to_sroce_mr(ibmr);
+	const struct sroce_region *region;
 	struct nlattr *table;
+	int err = 0;
 
 	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
 	if (!table)
 		return -EMSGSIZE;
 
+	mutex_lock(&mr->lock);
+	region = mr->region;
+
 	if (rdma_nl_put_driver_string(msg, "kind", region->ops->kind) ||
 	    rdma_nl_put_driver_u32_hex(msg, "access", region->access) ||
 	    fill_table(msg, region) ||
 	    rdma_nl_put_driver_u32(msg, "users",
-				   refcount_read(&region->users) - 1)) {
-		nla_nest_cancel(msg, table);
-		return -EMSGSIZE;
-	}
-	nla_nest_end(msg, table);
+				   refcount_read(&region->users) - 1))
+		err = -EMSGSIZE;
+	mutex_unlock(&mr->lock);
 
-	return 0;
+	if (err)
+		nla_nest_cancel(msg, table);
+	else
+		nla_nest_end(msg, table);
+
+	return err;
 }

@@ -213,6 +213,7 @@ static const struct ib_device_ops sroce_ops = {
 	.get_dma_mr		= sroce_get_dma_mr,
 	.reg_user_mr		= ops_reg_user_mr,
 	.reg_user_mr_dmabuf	= ops_reg_dmabuf,
+	.rereg_user_mr		= sroce_rereg_user_mr,
 	.dereg_mr		= sroce_dereg_mr,
 	.advise_mr		= sroce_advise_mr,
 	.alloc_mr		= sroce_alloc_mr,

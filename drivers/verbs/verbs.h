@@ -6,6 +6,7 @@
 #ifndef SROCE_VERBS_H
 #define SROCE_VERBS_H
 
+#include <linux/mutex.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -29,9 +30,17 @@ struct sroce_pd {
 	struct ib_pd		ibpd;
 };
 
+/**
+ * struct sroce_mr - memory region
+ * @ibmr: ib_core's part
+ * @region: what is registered
+ * @lock: held to change @region, and to look at it when nothing else keeps
+ *	  that from happening
+ */
 struct sroce_mr {
 	struct ib_mr		ibmr;
 	struct sroce_region	*region;
+	struct mutex		lock;
 };
 
 struct sroce_mw {
@@ -92,6 +101,9 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 				u64 iova, int access, struct ib_udata *udata);
 struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
 				       u64 iova, int fd, int access);
+struct ib_mr *sroce_rereg_user_mr(struct ib_mr *mr, int flags, u64 start,
+				  u64 length, u64 iova, int access,
+				  struct ib_pd *pd, struct ib_udata *udata);
 int sroce_dereg_mr(struct ib_mr *mr, struct ib_udata *udata);
 int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
 		    u32 flags, struct ib_sge *sge, u32 nsge,
