@@ -480,6 +480,119 @@ static void shared(void)
 	CHECK(!drop(c.qp), "destroy_qp");
 }
 
+/* receives of this end that are flushed: completions that nobody polls */
+static void flush_receives(struct end *e, int n)
+{
+	for (int i = 0; i < n; i++)
+		REQUIRE(!recv_post(e, 500 + i, NULL, 0), "post_recv");
+	REQUIRE(!to_state(e->qp, IBV_QPS_ERR), "ERR");
+}
+
+/* completions of a QP that is reset are gone, and their room is there again */
+static void reset_purges(void)
+{
+	struct qopt o = qopt();
+	struct ibv_wc wc;
+	struct end c;
+	int cqe;
+
+	o.cqe = 15;
+	o.rwr = 64;
+	pair_new(&a, &b, &o);
+	c = a;
+	REQUIRE(!end_qp(&c, &o), "create_qp");
+	cqe = a.rcq->cqe;
+	if (cqe > 60)
+		SKIP("the CQ has %d entries", cqe);
+	for (int round = 0; round < 3; round++) {
+		flush_receives(&a, cqe);
+		REQUIRE(!to_state(a.qp, IBV_QPS_RESET), "RESET");
+		CHECK(no_wc(a.rcq, 5), "a completion of before the reset");
+		/* they were the whole queue; nothing has been polled since */
+		REQUIRE(!to_init(&a, &o), "INIT");
+		flush_receives(&a, cqe);
+		for (int i = 0; i < cqe; i++)
+			REQUIRE(want_wc(a.rcq, &wc, 500 + i, IBV_WC_WR_FLUSH_ERR, "after"),
+				"completion %d of %d", i, cqe);
+		REQUIRE(!to_state(a.qp, IBV_QPS_RESET) && !to_init(&a, &o), "INIT");
+	}
+	CHECK(!want_event(A, IBV_EVENT_CQ_ERR, 20), "CQ_ERR of a CQ that was just full");
+	/* another QP's stay, and so does what comes after them */
+	REQUIRE(!to_init(&c, &o), "INIT");
+	REQUIRE(!recv_post(&a, 1, NULL, 0) && !to_state(a.qp, IBV_QPS_ERR), "ERR");
+	REQUIRE(!recv_post(&c, 2, NULL, 0) && !to_state(c.qp, IBV_QPS_ERR), "ERR");
+	REQUIRE(!to_state(a.qp, IBV_QPS_RESET), "RESET");
+	want_wc(a.rcq, &wc, 2, IBV_WC_WR_FLUSH_ERR, "the other QP's");
+	CHECK(wc.qp_num == c.qp->qp_num, "qp_num");
+	CHECK(no_wc(a.rcq, 5), "more than there is");
+	CHECK(!drop(c.qp), "destroy_qp");
+}
+
+static atomic_bool stop;
+static int flushed;
+
+/* resets a QP whose completions nobody wants, as often as the CQ has room for them */
+static void *resetter(void *arg)
+{
+	struct qopt o = qopt();
+	struct end *e = arg;
+
+	for (flushed = 0; flushed < 4000 && !atomic_load(&stop); flushed += 2) {
+		bool ok = !to_init(e, &o);
+
+		for (int i = 0; i < 2 && ok; i++)
+			ok = !recv_post(e, 1 << 20, NULL, 0);
+		if (!CHECK(ok && !to_state(e->qp, IBV_QPS_ERR) &&
+			   !to_state(e->qp, IBV_QPS_RESET), "reset"))
+			break;
+	}
+	return NULL;
+}
+
+/* while somebody polls, no completion of another QP is lost or comes twice */
+static void reset_beside_polling(void)
+{
+	int n = scaled(3000), posted = 0, stale = 0;
+	struct qopt o = qopt();
+	struct ibv_wc wc;
+	struct end c;
+	pthread_t t;
+
+	o.cqe = 4050;
+	pair_new(&a, &b, &o);
+	rb = buf_new(b.pd, 4096, ACC_ALL);
+	c = a;
+	c.rcq = a.scq;
+	REQUIRE(!end_qp(&c, &o), "create_qp");
+	atomic_store(&stop, false);
+	REQUIRE(!pthread_create(&t, NULL, resetter, &c), "pthread_create");
+	for (int got = 0; got < n && !t_failed();) {
+		for (; posted < n && posted - got < 8; posted++) {
+			struct ibv_send_wr wr = { .wr_id = posted, .opcode = IBV_WR_RDMA_WRITE,
+						  .send_flags = IBV_SEND_SIGNALED };
+
+			wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
+			wr.wr.rdma.rkey = rb.mr->rkey;
+			if (!CHECK(!send_post(&a, &wr), "post_send"))
+				break;
+		}
+		if (!CHECK(wait_wc(a.scq, &wc, 1, 10000) == 1, "lost: %d of %d", got, n))
+			break;
+		if (wc.qp_num == a.qp->qp_num)
+			CHECK(!wc.status && wc.wr_id == (uint64_t)got++, "wr_id %llu, status %s",
+			      (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status));
+		else
+			stale++;
+	}
+	atomic_store(&stop, true);
+	pthread_join(t, NULL);
+	while (ibv_poll_cq(a.scq, 1, &wc) == 1)
+		stale++;
+	/* while a process polls none can be removed */
+	CHECK(stale == flushed, "%d of %d completions of the other QP", stale, flushed);
+	CHECK(!drop(c.qp), "destroy_qp");
+}
+
 /* each vector works, and there are no more than the device says */
 static void vectors(void)
 {
@@ -668,6 +781,8 @@ static const struct tcase cases[] = {
 	{ "overflow_is_an_error", overflow },
 	{ "cq_ex", cq_ex },
 	{ "shared", shared },
+	{ "reset_purges", reset_purges },
+	{ "reset_beside_polling", reset_beside_polling },
 	{ "vectors", vectors },
 	{ "not_offered", not_offered },
 };

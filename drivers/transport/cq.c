@@ -2,6 +2,7 @@
 /*
  * Completions and their events.  IBTA vol. 1, 10.8 and 11.4.2.
  */
+#include <linux/sched/mm.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_rxe.h>
 
@@ -23,13 +24,30 @@ static u32 sroce_cq_unpolled(struct sroce_cq *cq)
 	u32 consumer = sroce_ring_other(ring);
 	u32 unpolled = (ring->index - consumer) & ring->mask;
 
-	if (unpolled > ((ring->index - cq->consumer) & ring->mask)) {
+	if (consumer == cq->consumer)
+		return unpolled;
+
+	if (unpolled > ((ring->index - cq->consumer + cq->held) & ring->mask)) {
 		WRITE_ONCE(ring->buf->consumer_index, ring->index);
 		consumer = ring->index;
 		unpolled = 0;
 	}
 	cq->consumer = consumer;
+	cq->held = 0;
 	return unpolled;
+}
+
+static bool sroce_cq_full(struct sroce_cq *cq)
+{
+	u32 unpolled = sroce_cq_unpolled(cq);
+
+	if (unpolled + cq->held < cq->ring->mask)
+		return false;
+
+	/* It won't still be reading after so many completions. */
+	cq->held = 0;
+
+	return unpolled == cq->ring->mask;
 }
 
 static void sroce_cqe_to_user(const struct ib_wc *wc,
@@ -111,7 +129,7 @@ int sroce_cq_post(struct sroce_cq *cq, const struct ib_wc *wc, bool solicited)
 	user = ring->user;
 	if (cq->overflowed) {
 		err = -ENOSPC;
-	} else if (sroce_cq_unpolled(cq) == ring->mask) {
+	} else if (sroce_cq_full(cq)) {
 		cq->overflowed = true;
 		err = -EOVERFLOW;
 	} else {
@@ -249,6 +267,7 @@ struct sroce_ring *sroce_cq_resize(struct sroce_cq *cq, struct sroce_ring *ring)
 	/* Of a process that polls nevertheless, what it has taken is skipped. */
 	cq->consumer = n - min(sroce_cq_unpolled(cq), n);
 	ring->buf->consumer_index = cq->consumer;
+	cq->held = 0;
 	sroce_ring_move(ring, n);
 	cq->ring = ring;
 	cq->ibcq.cqe = ring->mask;
@@ -256,13 +275,27 @@ struct sroce_ring *sroce_cq_resize(struct sroce_cq *cq, struct sroce_ring *ring)
 	return old;
 }
 
+static bool sroce_cqe_of(const struct sroce_ring *ring, u32 index,
+			 const struct ib_qp *qp)
+{
+	const void *slot = sroce_ring_slot(ring, index);
+
+	if (ring->user)
+		return READ_ONCE(((const struct ib_uverbs_wc *)slot)->qp_num) ==
+		       qp->qp_num;
+
+	return ((const struct ib_wc *)slot)->qp == qp;
+}
+
 /**
  * sroce_cq_purge() - forget completions of a QP that was reset
  * @cq: completion queue
  * @qp: the QP; others' may be gone, of them only the address is looked at
  *
- * Only the oldest entries are removed, as far as all are of this QP.  Those of a
- * process stay: its index can't be moved while it polls.
+ * Only the oldest entries are removed, as far as all are of this QP.  The index
+ * of a process can't be moved while it polls, so those of one with more than
+ * one thread stay.  A single thread may be between ibv_start_poll() and
+ * ibv_end_poll(): then it goes on to read them, and sets the index back.
  *
  * Context: process.
  */
@@ -270,17 +303,22 @@ void sroce_cq_purge(struct sroce_cq *cq, const struct ib_qp *qp)
 {
 	struct sroce_ring *ring;
 	unsigned long flags;
-	u32 left;
+	u32 unpolled, n = 0;
 
 	spin_lock_irqsave(&cq->lock, flags);
 	ring = cq->ring;
-	for (left = ring->user ? 0 : sroce_cq_unpolled(cq); left; left--) {
-		struct ib_wc *wc = sroce_ring_slot(ring, cq->consumer);
+	if (ring->user && atomic_read(&current->mm->mm_users) != 1)
+		unpolled = 0;
+	else
+		unpolled = sroce_cq_unpolled(cq);
+	while (n < unpolled && sroce_cqe_of(ring, cq->consumer + n, qp))
+		n++;
 
-		if (wc->qp != qp)
-			break;
-		cq->consumer = (cq->consumer + 1) & ring->mask;
+	if (n) {
+		cq->consumer = (cq->consumer + n) & ring->mask;
 		WRITE_ONCE(ring->buf->consumer_index, cq->consumer);
+		if (ring->user)
+			cq->held += n;
 	}
 	spin_unlock_irqrestore(&cq->lock, flags);
 }

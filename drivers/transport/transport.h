@@ -25,6 +25,8 @@ struct sroce_qp;
  * @modify: serialises changes of size
  * @lock: protects all below.  irqsave: kernel users poll in any context
  * @consumer: the user's index when it was last seen to make sense
+ * @held: slots before @consumer that a process may be reading yet: their
+ *	  completions were purged
  * @armed: 0, or what the next completion has to be to raise an event
  * @overflowed: a completion was lost; every further one is refused
  * @notify: calls the handler of a kernel user, who may be in the middle of a
@@ -36,6 +38,7 @@ struct sroce_cq {
 	spinlock_t		lock;
 	struct sroce_ring	*ring;
 	u32			consumer;
+	u32			held;
 	unsigned int		armed;
 	bool			overflowed;
 	struct work_struct	notify;
