@@ -2,6 +2,7 @@
 #
 #   make                 builds sroce.ko for the running kernel (or KDIR=...)
 #   make modules_install installs it; make clean removes what was built
+#   make lib             builds lib/libsroce.so; make lib-install installs it (PREFIX=...)
 #   make build-all       builds for every kernel that the tests use (W=1 C=1)
 #   make demo            shows the device at work, in a virtual machine
 #   make test            runs the selftests in one (KERNEL=6.12 TESTS="name ...")
@@ -19,6 +20,12 @@ modules modules_install clean:
 install: modules_install
 	depmod -a
 
+lib:
+	$(MAKE) -C lib
+
+lib-install:
+	$(MAKE) -C lib install
+
 build-all:
 	scripts/build $(if $(W),W=$(W)) $(if $(C),C=$(C))
 
@@ -35,4 +42,4 @@ check:
 	scripts/check
 
 .DEFAULT_GOAL := modules
-.PHONY: modules modules_install install clean build-all test test-debug demo check
+.PHONY: modules modules_install install clean lib lib-install build-all test test-debug demo check

@@ -3,7 +3,7 @@
 """Runs rdma-core's own tests (python3-pyverbs) and prints TAP, a line per test.
 
 pyverbs_run.py [--dev NAME] [--gid INDEX] [--tests DIR] [--skips FILE]
-               [--limit SECONDS] [--list] [PATTERN...]
+               [--limit SECONDS] [--label TEXT] [--list] [PATTERN...]
 
 A PATTERN picks tests: MODULE, MODULE.CLASS, MODULE.CLASS.test, or with wildcards.
 Each module runs in a process of its own, forked from one that has done all the
@@ -40,6 +40,7 @@ def options():
     p.add_argument("--skips")
     p.add_argument("--limit", type=float, default=60, help="seconds for one module")
     p.add_argument("--seed", type=int, default=int(time.time()))
+    p.add_argument("--label", default="", help="goes before the names of tests")
     p.add_argument("--list", action="store_true")
     p.add_argument("patterns", nargs="*")
     return p.parse_args()
@@ -224,8 +225,9 @@ class Child:
 class Tap:
     """Prints results and counts them."""
 
-    def __init__(self, skips, strict):
+    def __init__(self, skips, strict, label):
         self.n = self.failed = 0
+        self.label = label
         self.skips = skips
         self.strict = strict
 
@@ -239,8 +241,8 @@ class Tap:
         self.n += 1
         self.failed += not good
         tail = " ".join(tail.split())
-        print(f"{'ok' if good else 'not ok'} {self.n} {name}{tail and ' # ' + tail}",
-              flush=True)
+        print(f"{'ok' if good else 'not ok'} {self.n} {self.label}{name}"
+              f"{tail and ' # ' + tail}", flush=True)
 
     @staticmethod
     def diag(text, most=40):
@@ -314,7 +316,7 @@ def main():
         for tests in modules.values():
             print("\n".join(short(t) for t in tests))
         return 0
-    tap = Tap(expected_skips(opt.skips), bool(opt.skips))
+    tap = Tap(expected_skips(opt.skips), bool(opt.skips), opt.label)
     print("TAP version 13")
     print(f"# seed {opt.seed}")
     for name, text in broken.items():
