@@ -80,9 +80,12 @@ int uverbs_do(struct uverbs_call *call, int fd)
 int uverbs_is_rxe(int fd)
 {
 	struct uverbs_call call;
+	int before = errno, err;
 
 	/* Another driver's id is refused before the method is looked at. */
 	uverbs_begin(&call, OBJECT_MR, NO_METHOD);
+	err = uverbs_do(&call, fd);
+	errno = before;
 
-	return uverbs_do(&call, fd) == EPROTONOSUPPORT;
+	return err == EPROTONOSUPPORT;
 }

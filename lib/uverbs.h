@@ -67,7 +67,7 @@ struct ib_uverbs_attr *uverbs_object(struct uverbs_call *call, unsigned int id,
 void uverbs_choice(struct uverbs_call *call, unsigned int id, uint8_t which);
 /* 0 or an errno */
 int uverbs_do(struct uverbs_call *call, int fd);
-/* a device with the ABI of rxe? */
+/* a device with the ABI of rxe? errno stays */
 int uverbs_is_rxe(int fd);
 
 #endif

@@ -42,14 +42,32 @@ static int resize_cq(struct ib_cq *cq, int cqe, struct ib_udata *udata)
 #endif
 
 #ifdef HAVE_REG_USER_MR_DMAH
+/*
+ * A handle hints a PCIe device at the CPU whose cache is to have what is
+ * written.  Programs may give us one; the CPU that writes is ours already.
+ */
+struct sroce_dmah {
+	struct ib_dmah	ibdmah;
+};
+
+static int alloc_dmah(struct ib_dmah *dmah, struct uverbs_attr_bundle *attrs)
+{
+	return 0;
+}
+
+static int dealloc_dmah(struct ib_dmah *dmah, struct uverbs_attr_bundle *attrs)
+{
+	return 0;
+}
+
 static struct ib_mr *ops_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 				     u64 iova, int access,
 				     struct ib_dmah *dmah,
 				     struct ib_udata *udata)
 {
-	/* A hint for a PCIe device, which we don't offer to take. */
-	if (dmah)
-		return ERR_PTR(-EOPNOTSUPP);
+	/* Nobody knows yet where such memory will be. */
+	if (dmah && access & IB_ACCESS_ON_DEMAND)
+		return ERR_PTR(-EINVAL);
 
 	return sroce_reg_user_mr(pd, start, length, iova, access, udata);
 }
@@ -64,9 +82,6 @@ static struct ib_mr *ops_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
 				    struct ib_dmah *dmah,
 				    struct uverbs_attr_bundle *attrs)
 {
-	if (dmah)
-		return ERR_PTR(-EOPNOTSUPP);
-
 	return sroce_reg_user_mr_dmabuf(pd, offset, length, iova, fd, access);
 }
 #elif defined(HAVE_REG_USER_MR_DMABUF_BUNDLE)
@@ -213,6 +228,11 @@ static const struct ib_device_ops sroce_ops = {
 	.get_dma_mr		= sroce_get_dma_mr,
 	.reg_user_mr		= ops_reg_user_mr,
 	.reg_user_mr_dmabuf	= ops_reg_dmabuf,
+#ifdef HAVE_REG_USER_MR_DMAH
+	.alloc_dmah		= alloc_dmah,
+	.dealloc_dmah		= dealloc_dmah,
+	INIT_RDMA_OBJ_SIZE(ib_dmah, sroce_dmah, ibdmah),
+#endif
 	.rereg_user_mr		= sroce_rereg_user_mr,
 	.dereg_mr		= sroce_dereg_mr,
 	.advise_mr		= sroce_advise_mr,
