@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Memory windows, LOCAL_INV and SEND with invalidate: what a key opens, for whom, until when. */
 #include "traffic.h"
+#include "../lib/uverbs.h"
 
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -957,6 +964,86 @@ static void read_ends(void)
 	t_note("%d of %d times READs were cut short", cut, n);
 }
 
+/* memory that nobody has given yet: who touches it waits; NULL without userfaultfd */
+static void *absent_page(int *uffd)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	void *page;
+
+	*uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (*uffd < 0)
+		return NULL;
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	reg.range.start = (uintptr_t)page;
+	reg.range.len = 4096;
+	REQUIRE(page != MAP_FAILED && !ioctl(*uffd, UFFDIO_API, &api) &&
+		!ioctl(*uffd, UFFDIO_REGISTER, &reg), "userfaultfd: %s", strerror(errno));
+	return page;
+}
+
+/* registers rb once more; the answer is to be written to this page */
+static void *register_quietly(void *page)
+{
+	struct ib_uverbs_reg_mr cmd = {
+		.start = (uintptr_t)rb.p, .length = rb.len, .hca_va = (uintptr_t)rb.p,
+		.pd_handle = b.pd->handle, .access_flags = ACC_ALL | IBV_ACCESS_MW_BIND,
+	};
+	struct uverbs_call call;
+
+	uverbs_begin(&call, OBJECT_DEVICE, INVOKE_WRITE);
+	uverbs_in(&call, INVOKE_IN, &cmd, sizeof(cmd));
+	uverbs_out(&call, INVOKE_OUT, page, sizeof(struct ib_uverbs_reg_mr_resp));
+	uverbs_value(&call, INVOKE_CMD, IB_USER_VERBS_CMD_REG_MR, 8);
+	return (void *)(intptr_t)uverbs_do(&call, b.pd->context->cmd_fd);
+}
+
+/*
+ * A key is guessed and a window bound before the process is told of it. It is never
+ * told: the registration ends all the same, and the window with it.
+ */
+static void never_told(void)
+{
+	struct ibv_mr guess = { 0 };
+	struct ibv_mw *mw;
+	struct pollfd pf;
+	pthread_t t;
+	void *page, *rc;
+	int uffd, st = 1;
+
+	setup();
+	page = absent_page(&uffd);
+	if (!page)
+		SKIP("no userfaultfd");
+	mw = mw_new(b.pd, IBV_MW_TYPE_1);
+	guess.pd = b.pd;
+	REQUIRE(!pthread_create(&t, NULL, register_quietly, page), "pthread_create");
+	pf = (struct pollfd){ .fd = uffd, .events = POLLIN };
+	CHECK(poll(&pf, 1, slow(5000)) == 1 && pf.revents == POLLIN, "no answer is written");
+	/* the next index, any variant */
+	for (int v = 0; v < 256 && st && !t_failed(); v++) {
+		uint32_t rkey = mw->rkey;
+
+		guess.lkey = (((rkey >> 8) + 1) << 8) | v;
+		st = bind1(&b, mw, &guess, rb.p, 100, MW_ALL);
+		if (!st)
+			break;
+		/* the provider has moved on, the kernel has not */
+		mw->rkey = rkey;
+		reconnect();
+	}
+	CHECK(!st, "the key is none of 256");
+	if (!st)
+		OPENS(mw->rkey, 0, 100);
+	munmap(page, 4096);
+	close(uffd);
+	pthread_join(t, &rc);
+	CHECK((intptr_t)rc == EFAULT, "REG_MR: %s", strerror((intptr_t)rc));
+	CLOSED(mw->rkey, 0, 1, "a window of a registration that is gone");
+	REQUIRE(!bind1(&b, mw, rb.mr, rb.p, 100, MW_ALL), "bind to another");
+	OPENS(mw->rkey, 0, 100);
+}
+
 static const struct tcase cases[] = {
 	{ "capabilities", caps },
 	{ "type_1", type1 },
@@ -975,6 +1062,7 @@ static const struct tcase cases[] = {
 	{ "wr_api", wr_api },
 	{ "stream", stream },
 	{ "uc", uc },
+	{ "R13: registration_never_told_of", never_told },
 	{ "left_behind", left_behind },
 	{ "read_ends_with_the_window", read_ends },
 };
