@@ -554,18 +554,18 @@ static void churn(void)
 }
 
 static const struct tcase cases[] = {
-	{ "refusals", refusals },
-	{ "pinned_pages_are_accounted", accounting },
-	{ "memlock_limit", memlock },
-	{ "iova", iovas },
-	{ "iova_local", iova_local },
-	{ "alignments", alignments },
-	{ "backings", backings },
-	{ "stale_keys", stale_keys },
-	{ "dereg_while_peer_reads", dereg_read },
-	{ "dereg_while_peer_writes", dereg_write },
-	{ "dereg_while_in_use_locally", dereg_local },
-	{ "churn_beside_traffic", churn },
+	{ "R17: refusals", refusals },
+	{ "R17: pinned_pages_are_accounted", accounting },
+	{ "R17: memlock_limit", memlock },
+	{ "R5: iova", iovas },
+	{ "R5: iova_local", iova_local },
+	{ "R5: alignments", alignments },
+	{ "R17: backings", backings },
+	{ "R12: stale_keys", stale_keys },
+	{ "R13: dereg_while_peer_reads", dereg_read },
+	{ "R13: dereg_while_peer_writes", dereg_write },
+	{ "R13: dereg_while_in_use_locally", dereg_local },
+	{ "R13: churn_beside_traffic", churn },
 };
 
 int main(int argc, char **argv)
