@@ -20,14 +20,12 @@
 #include "paging.h"
 #include "traffic.h"
 
-#include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <signal.h>
 
 enum {
 	WORKERS = 3,
@@ -671,19 +669,66 @@ static void torture(void)
 	CHECK(status_kb("VmPin") <= 3 * 4, "VmPin %ld kB", status_kb("VmPin"));
 }
 
+/* pages go all the time, one by one, from under long copies ------------------------------ */
+
+enum { HELD = 2048 };	/* cells that are copied at once */
+
+static void *take(void *arg)
+{
+	uint64_t state = *(uint64_t *)arg;
+	struct worker *w = &workers[0];
+
+	while (!over()) {
+		uint8_t *p = (dice(&state, 2) ? w->a.p : w->b.p) +
+			     (size_t)dice(&state, HELD * CELL / 4096) * 4096;
+
+		madvise(p, 4096, MADV_DONTNEED);
+		broken++;
+		/* so that there are copies, and not only faults */
+		for (volatile int i = dice(&state, 30000); i > 0; i--)
+			;
+	}
+	return NULL;
+}
+
+static void under_copies(void)
+{
+	struct worker *w = &workers[0];
+	unsigned long done = 0;
+	uint64_t state = seed;
+	pthread_t taker;
+
+	opt = qopt();
+	opt.timeout = 19;
+	worker_new(w, 0);
+	REQUIRE(w->a.backing == ANON && w->b.backing == ANON, "not anonymous");
+	memset(w->a.p, 0x55, ARENA);
+	broken = 0;
+	until = now_ms() + 1000ull * scaled(5);
+	REQUIRE(!pthread_create(&taker, NULL, take, &state), "pthread_create");
+	while (!over()) {
+		struct op op = { .deed = done & 1 ? READ : WRITE, .n = HELD };
+		struct ibv_wc wc;
+
+		arenas_lock(w, &op);
+		arenas_unlock(w);
+		if (!op_post(w, &op, done) || !one_wc(w, &op, w->ea[0].scq, &wc) ||
+		    !CHECK(!wc.status, "%s", ibv_wc_status_str(wc.status)))
+			break;
+		done++;
+	}
+	pthread_join(taker, NULL);
+	for (size_t i = 0; i < HELD * CELL; i++)
+		if (!CHECK(w->b.p[i] == 0x55 || !w->b.p[i], "byte %zu is %#x", i, w->b.p[i]))
+			break;
+	t_note("%lu messages, %lu pages taken", done, broken);
+	CHECK(done > 10 && broken > 100, "too little was done");
+}
+
 static const struct tcase cases[] = {
+	{ "under_copies", under_copies },
 	{ "torture", torture },
 };
-
-static void onabrt(int sig)
-{
-	void *b[30];
-	int n = backtrace(b, 30);
-	(void)sig;
-	backtrace_symbols_fd(b, n, 1);
-	sh("cat /proc/%d/maps", getpid());
-	_exit(9);
-}
 
 int main(int argc, char **argv)
 {
@@ -691,6 +736,5 @@ int main(int argc, char **argv)
 
 	seed = s && *s ? strtoull(s, NULL, 0) : (uint64_t)now_ms() * 2654435761u % 1000000007;
 	printf("# SROCE_SEED=%llu\n", (unsigned long long)seed);
-	signal(SIGABRT, onabrt);
 	return t_main(argc, argv, CASES(cases));
 }
