@@ -10,7 +10,7 @@ CACHE=${SROCE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sroce}
 # shellcheck disable=SC2034 # for the scripts that source this
 KERNELS=(6.1 6.12 7.3)
 
-# The version of the kernel that both UML kernels are built from.
+# The version of the kernel that the UML kernels are built from.
 # shellcheck disable=SC2034
 UML_SERIES=7.3
 
@@ -84,8 +84,8 @@ suite_of()
 {
 	case $1 in
 	6.1) echo bookworm ;;
-	6.12|7.3|uml|uml-debug) echo trixie ;;
-	*) die "no such kernel: $1 (6.1, 6.12, 7.3, uml, uml-debug)" ;;
+	6.12|7.3|uml|uml-up|uml-debug) echo trixie ;;
+	*) die "no such kernel: $1 (6.1, 6.12, 7.3, uml, uml-up, uml-debug)" ;;
 	esac
 }
 
