@@ -7,6 +7,7 @@
 #   make demo            shows the device at work, in a virtual machine
 #   make test            runs the selftests in one (KERNEL=6.12 TESTS="name ...")
 #   make test-debug      the same, in a kernel with KASAN, lockdep, kmemleak, ...
+#   make bench           measures it beside rdma_rxe, siw and TCP (QUICK=1)
 #   make check           style and static checks
 #
 # What is done to the sources lives in Kbuild; the rest of the work in scripts/.
@@ -38,8 +39,13 @@ test-debug:
 demo:
 	scripts/demo
 
+bench:
+	scripts/bench $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+		$(if $(COMPARE),$(addprefix --compare ,$(COMPARE)))
+
 check:
 	scripts/check
 
 .DEFAULT_GOAL := modules
-.PHONY: modules modules_install install clean lib lib-install build-all test test-debug demo check
+.PHONY: modules modules_install install clean lib lib-install build-all test test-debug demo
+.PHONY: bench check

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * bench-verbs DEVICE GID-INDEX QUICK
+ *
+ * What no stock program measures: the cost of registering memory, of the first
+ * touch of memory that is registered on demand, the memory that an idle QP takes;
+ * and, to compare with, how fast this machine copies.
+ *
+ * Prints a line "OPERATION SIZE UNIT VALUE" for each figure.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KIB 1024ul
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
+		IBV_ACCESS_REMOTE_READ)
+
+static struct ibv_context *ctx;
+static struct ibv_pd *pd;
+static int sgid;
+static bool quick;
+
+static void __attribute__((noreturn, format(printf, 1, 2)))
+die(const char *fmt, ...)
+{
+	int err = errno;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, ": %s\n", strerror(err));
+	exit(1);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double d = *(const double *)a - *(const double *)b;
+
+	return (d > 0) - (d < 0);
+}
+
+static double median(double *v, int n)
+{
+	qsort(v, n, sizeof(*v), by_value);
+	return v[n / 2];
+}
+
+static void result(const char *op, size_t size, const char *unit, double value)
+{
+	printf("%s %zu %s %.6g\n", op, size, unit, value);
+	fflush(stdout);
+}
+
+/* A number of /proc/meminfo, in KiB. */
+static long meminfo(const char *name)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	char line[128];
+	long v = 0;
+
+	if (!f)
+		die("/proc/meminfo");
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, strlen(name)) &&
+		    line[strlen(name)] == ':')
+			v = atol(line + strlen(name) + 1);
+	fclose(f);
+	return v;
+}
+
+/* memory ---------------------------------------------------------------------- */
+
+enum pages { SMALL, THP, HUGETLB };
+
+static const char *const page_names[] = { "4k", "thp", "hugetlb" };
+
+static bool have(enum pages kind, size_t size)
+{
+	switch (kind) {
+	case THP:
+		return size >= MIB &&
+			!access("/sys/kernel/mm/transparent_hugepage", F_OK);
+	case HUGETLB:
+		return meminfo("HugePages_Free") * meminfo("Hugepagesize") * KIB >=
+			(size > 2 * MIB ? size : 2 * MIB);
+	default:
+		return true;
+	}
+}
+
+/* How much of the address space map() takes: whole huge pages, aligned. */
+static size_t span(size_t size)
+{
+	return (size + 2 * MIB - 1) & ~(2 * MIB - 1);
+}
+
+/* Memory that nobody has touched, of pages of that kind. */
+static void *map(enum pages kind, size_t size)
+{
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	uintptr_t at, from;
+	char *p;
+
+	size = span(size);
+	if (kind == HUGETLB) {
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB,
+			 -1, 0);
+		if (p == MAP_FAILED)
+			die("mmap of %zu with huge pages", size);
+		return p;
+	}
+	p = mmap(NULL, size + 2 * MIB, PROT_READ | PROT_WRITE,
+		 flags | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		die("mmap of %zu", size);
+	from = (uintptr_t)p;
+	at = span(from);
+	if (at > from)
+		munmap(p, at - from);
+	munmap((void *)(at + size), from + 2 * MIB - at);
+	/* fails where the kernel knows no huge pages, which is as good */
+	madvise((void *)at, size, kind == THP ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	return (void *)at;
+}
+
+static void unmap(void *p, size_t size)
+{
+	munmap(p, span(size));
+}
+
+/* registration ---------------------------------------------------------------- */
+
+static double reg_dereg(void *p, size_t size)
+{
+	double t = now();
+	struct ibv_mr *mr = ibv_reg_mr(pd, p, size, ACCESS);
+
+	if (!mr)
+		die("ibv_reg_mr of %zu", size);
+	if (ibv_dereg_mr(mr))
+		die("ibv_dereg_mr");
+	return (now() - t) * 1e6;
+}
+
+static void registration(enum pages kind, size_t size)
+{
+	int n = size >= 256 * MIB ? 3 : size >= MIB ? 30 : 300, i;
+	double *v = calloc(n, sizeof(*v));
+	char op[32];
+	void *p;
+
+	if (!v)
+		die("calloc");
+	for (i = 0; i < n; i++) {
+		p = map(kind, size);
+		v[i] = reg_dereg(p, size);
+		unmap(p, size);
+	}
+	snprintf(op, sizeof(op), "reg-%s-cold", page_names[kind]);
+	result(op, size, "us", median(v, n));
+
+	p = map(kind, size);
+	memset(p, 1, size);
+	reg_dereg(p, size);
+	for (i = 0; i < n; i++)
+		v[i] = reg_dereg(p, size);
+	unmap(p, size);
+	snprintf(op, sizeof(op), "reg-%s-warm", page_names[kind]);
+	result(op, size, "us", median(v, n));
+	free(v);
+}
+
+/* 1 GiB, or the largest power of two of which there is twice as much. */
+static size_t largest(void)
+{
+	size_t size = quick ? 256 * MIB : GIB;
+
+	while (size > MIB && size * 2 > meminfo("MemAvailable") * KIB)
+		size /= 2;
+	return size;
+}
+
+static void registrations(void)
+{
+	size_t sizes[] = { 4 * KIB, MIB, largest() };
+	unsigned int i, kind;
+
+	for (kind = SMALL; kind <= HUGETLB; kind++)
+		for (i = 0; i < 3; i++)
+			if (have(kind, sizes[i]))
+				registration(kind, sizes[i]);
+}
+
+/* two ends on the device ------------------------------------------------------ */
+
+static struct ibv_qp *new_qp(struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr a = {
+		.qp_type = IBV_QPT_RC,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.sq_sig_all = 1,
+		.cap = { .max_send_wr = 128, .max_recv_wr = 128,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	return ibv_create_qp(pd, &a);
+}
+
+static void connect_qp(struct ibv_qp *qp, uint32_t dest)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = ACCESS,
+	};
+	struct ibv_port_attr port;
+
+	if (ibv_query_port(ctx, 1, &port))
+		die("ibv_query_port");
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+			  IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+		die("INIT");
+	a.qp_state = IBV_QPS_RTR;
+	a.path_mtu = port.active_mtu;
+	a.dest_qp_num = dest;
+	a.max_dest_rd_atomic = 1;
+	a.min_rnr_timer = 12;
+	a.ah_attr.is_global = 1;
+	a.ah_attr.port_num = 1;
+	a.ah_attr.grh.sgid_index = sgid;
+	a.ah_attr.grh.hop_limit = 64;
+	if (ibv_query_gid(ctx, 1, sgid, &a.ah_attr.grh.dgid))
+		die("ibv_query_gid");
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+			  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+		die("RTR");
+	a.qp_state = IBV_QPS_RTS;
+	a.timeout = 17;
+	a.retry_cnt = 7;
+	a.rnr_retry = 7;
+	a.max_rd_atomic = 1;
+	if (ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT |
+			  IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+			  IBV_QP_MAX_QP_RD_ATOMIC))
+		die("RTS");
+}
+
+/* on-demand paging ------------------------------------------------------------ */
+
+static bool odp_writes(void)
+{
+	struct ibv_device_attr_ex a = {};
+
+	return !ibv_query_device_ex(ctx, NULL, &a) &&
+		a.odp_caps.general_caps & IBV_ODP_SUPPORT &&
+		a.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE;
+}
+
+/* RDMA WRITEs over the first size bytes of the target; microseconds. */
+static double pass(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *from,
+		   struct ibv_mr *to, size_t size)
+{
+	size_t done, msg = from->length;
+	double t = now();
+
+	for (done = 0; done < size; done += msg) {
+		struct ibv_sge sge = { (uintptr_t)from->addr, msg, from->lkey };
+		struct ibv_send_wr *bad, wr = {
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.wr.rdma = { (uintptr_t)to->addr + done, to->rkey },
+		};
+		struct ibv_wc wc;
+		int n;
+
+		if (ibv_post_send(qp, &wr, &bad))
+			die("ibv_post_send");
+		do {
+			n = ibv_poll_cq(cq, 1, &wc);
+		} while (!n);
+		if (n < 0 || wc.status)
+			die("RDMA WRITE, status %d", n < 0 ? n : (int)wc.status);
+	}
+	return (now() - t) * 1e6;
+}
+
+static void first_touch(void)
+{
+	const size_t msg = 256 * KIB, size = (quick ? 16 : 64) * MIB;
+	struct ibv_cq *cq = ibv_create_cq(ctx, 256, NULL, NULL, 0);
+	struct ibv_qp *a, *b;
+	struct ibv_mr *from, *to;
+	double cold, warm, pages = size / 4096.0;
+	void *src, *dst;
+
+	if (!cq)
+		die("ibv_create_cq");
+	a = new_qp(cq);
+	b = new_qp(cq);
+	if (!a || !b)
+		die("ibv_create_qp");
+	connect_qp(a, b->qp_num);
+	connect_qp(b, a->qp_num);
+	src = map(SMALL, msg);
+	memset(src, 1, msg);
+	from = ibv_reg_mr(pd, src, msg, ACCESS);
+	dst = map(SMALL, size);
+	to = ibv_reg_mr(pd, dst, size, ACCESS | IBV_ACCESS_ON_DEMAND);
+	if (!from || !to)
+		die("ibv_reg_mr on demand");
+	/* the way from end to end is known before the time is taken */
+	pass(a, cq, from, to, msg);
+	madvise(dst, msg, MADV_DONTNEED);
+	cold = pass(a, cq, from, to, size);
+	warm = pass(a, cq, from, to, size);
+	result("odp-first-touch", 4096, "us/page", (cold - warm) / pages);
+	result("odp-write-cold", size, "MiB/s", size / (double)MIB / cold * 1e6);
+	result("odp-write-warm", size, "MiB/s", size / (double)MIB / warm * 1e6);
+	ibv_destroy_qp(a);
+	ibv_destroy_qp(b);
+	ibv_dereg_mr(from);
+	ibv_dereg_mr(to);
+	ibv_destroy_cq(cq);
+	unmap(src, msg);
+	unmap(dst, size);
+}
+
+/* QPs that are connected and do nothing --------------------------------------- */
+
+static void idle_qps(void)
+{
+	enum { N = 512 };
+	static struct ibv_qp *qps[N];
+	struct ibv_cq *cq = ibv_create_cq(ctx, 256, NULL, NULL, 0);
+	long before;
+	int i;
+
+	if (!cq)
+		die("ibv_create_cq");
+	/* slabs, the program's own pages and the like have come to rest */
+	for (i = 0; i < 2; i++) {
+		qps[i] = new_qp(cq);
+		if (!qps[i])
+			die("ibv_create_qp");
+	}
+	sleep(1);
+	before = meminfo("MemFree");
+	for (i = 2; i < N; i++) {
+		qps[i] = new_qp(cq);
+		if (!qps[i])
+			die("QP %d", i);
+	}
+	for (i = 0; i < N; i++)
+		connect_qp(qps[i], qps[i ^ 1]->qp_num);
+	result("idle-qp", 0, "KiB", (before - meminfo("MemFree")) / (N - 2.0));
+	for (i = 0; i < N; i++)
+		ibv_destroy_qp(qps[i]);
+	ibv_destroy_cq(cq);
+}
+
+/* what the machine can copy --------------------------------------------------- */
+
+static void copy(size_t size)
+{
+	char *from = map(SMALL, size), *to = map(SMALL, size);
+	double v[5], t;
+	int i, j, n = (quick ? 256 : 1024) * MIB / size;
+
+	memset(from, 1, size);
+	memset(to, 1, size);
+	for (i = 0; i < 5; i++) {
+		t = now();
+		for (j = 0; j < n; j++) {
+			memcpy(to, from, size);
+			/* it is a copy that somebody wants */
+			__asm__ volatile("" : : "r"(to) : "memory");
+		}
+		v[i] = (double)size * n / MIB / (now() - t);
+	}
+	result("memcpy", size, "MiB/s", median(v, 5));
+	unmap(from, size);
+	unmap(to, size);
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_device **list;
+	int i;
+
+	if (argc != 4)
+		return 2;
+	sgid = atoi(argv[2]);
+	quick = atoi(argv[3]);
+	list = ibv_get_device_list(NULL);
+	for (i = 0; list && list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), argv[1]))
+			ctx = ibv_open_device(list[i]);
+	if (!ctx)
+		die("device %s", argv[1]);
+	pd = ibv_alloc_pd(ctx);
+	if (!pd)
+		die("ibv_alloc_pd");
+	copy(64 * KIB);
+	copy(MIB);
+	copy(8 * MIB);
+	/* iWARP connects by its connection manager only */
+	if (ctx->device->transport_type == IBV_TRANSPORT_IB)
+		idle_qps();
+	registrations();
+	if (ctx->device->transport_type == IBV_TRANSPORT_IB && odp_writes())
+		first_touch();
+	return 0;
+}
