@@ -965,6 +965,119 @@ out:
 	kvfree(copy);
 }
 
+/* A plain CQ, whose handler is called by the device itself. */
+struct heard {
+	struct completion	done;
+	struct task_struct	*by;
+	bool			may_sleep;
+	struct ib_qp		*qp;
+	int			err;
+};
+
+static void hear(struct ib_cq *cq, void *context)
+{
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND };
+	struct heard *h = context;
+
+	h->by = current;
+	h->may_sleep = preemptible();
+	/* Posting to the QP whose completion it is must be fine. */
+	h->err = ib_post_send(h->qp, &wr, NULL);
+	complete(&h->done);
+}
+
+/*
+ * A handler may hold what whoever posts holds as well: it isn't called from
+ * within a post, nor with anything of the device locked.
+ */
+static void handler(struct fix *f)
+{
+	struct ib_cq_init_attr attr = { .cqe = QUEUE };
+	struct ib_qp_init_attr init = {
+		.cap = { .max_send_wr = QUEUE, .max_send_sge = 1 },
+		.qp_type	= IB_QPT_RC,
+		.port_num	= 1,
+	};
+	struct end c = { .pd = f->a.pd };
+	struct heard h = {};
+	struct op *r[2];
+	struct ib_wc wc;
+	int i;
+
+	init_completion(&h.done);
+	c.cq = ib_create_cq(f->dev, hear, NULL, &h, &attr);
+	if (!CHECK(f, !IS_ERR(c.cq), "create_cq: %ld", PTR_ERR(c.cq)))
+		return;
+	init.send_cq = c.cq;
+	init.recv_cq = c.cq;
+	c.qp = ib_create_qp(c.pd, &init);
+	if (!CHECK(f, !IS_ERR(c.qp), "create_qp: %ld", PTR_ERR(c.qp)))
+		goto out_cq;
+	h.qp = c.qp;
+	if (!CHECK(f, !connect_one(f, &c, &f->b) && !connect_one(f, &f->b, &c),
+		   "connect"))
+		goto out_qp;
+
+	for (i = 0; i < 2; i++)
+		r[i] = post_recv(f, &f->b, 0, 0, f->b.pd->local_dma_lkey);
+	ib_req_notify_cq(c.cq, IB_CQ_NEXT_COMP);
+	if (post_send(f, &c, 0, 0, c.pd->local_dma_lkey, 0) &&
+	    CHECK(f, wait_for_completion_timeout(&h.done, 20 * HZ),
+		  "the handler wasn't called")) {
+		CHECK(f, h.by != current, "called from within a post");
+		CHECK(f, h.may_sleep, "called where it may not sleep");
+		CHECK(f, !h.err, "post_send in the handler: %d", h.err);
+	}
+	for (i = 0; i < 2; i++)
+		OK(f, r[i], "receive");
+	while (ib_poll_cq(c.cq, 1, &wc) > 0)
+		CHECK(f, !wc.status, "send: %s", ib_wc_status_msg(wc.status));
+out_qp:
+	ib_destroy_qp(c.qp);
+out_cq:
+	ib_destroy_cq(c.cq);
+}
+
+/* Receives posted while the QP goes to the error state, from another CPU. */
+struct poster {
+	struct work_struct	work;
+	struct fix		*f;
+	struct op		*op[QUEUE];
+	unsigned int		n;
+};
+
+static void poster_run(struct work_struct *work)
+{
+	struct poster *p = container_of(work, struct poster, work);
+	struct ib_pd *pd = p->f->b.pd;
+
+	for (p->n = 0; p->n < QUEUE && !p->f->failed; p->n++) {
+		p->op[p->n] = post_recv(p->f, &p->f->b, 0, 0, pd->local_dma_lkey);
+		ndelay(p->n * 3);
+	}
+}
+
+/* None of them is forgotten, whichever comes first. */
+static void recv_beside_error(struct fix *f)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct poster p = { .f = f };
+	unsigned int cpu, i, round;
+
+	for (round = 0; round < 300 && !f->failed; round++) {
+		cpu = cpumask_any_but(cpu_online_mask, raw_smp_processor_id());
+		INIT_WORK_ONSTACK(&p.work, poster_run);
+		schedule_work_on(cpu < nr_cpu_ids ? cpu : 0, &p.work);
+		udelay(round % 50);
+		CHECK(f, !ib_modify_qp(f->b.qp, &attr, IB_QP_STATE), "to ERR");
+		flush_work(&p.work);
+		destroy_work_on_stack(&p.work);
+		for (i = 0; i < p.n && !f->failed; i++)
+			WANT(f, p.op[i], IB_WC_WR_FLUSH_ERR, "receive");
+		pair_connect(f);
+	}
+}
+
 static const struct {
 	const char		*name;
 	void			(*run)(struct fix *f);
@@ -990,6 +1103,8 @@ static const struct {
 	{ "rw_lists",		rw_lists,	IB_POLL_SOFTIRQ },
 	{ "rw_lists_mr",	rw_lists_mr,	IB_POLL_WORKQUEUE },
 	{ "rdma_cm",		cm_connect,	IB_POLL_SOFTIRQ },
+	{ "handler",		handler,	IB_POLL_SOFTIRQ },
+	{ "recv_beside_error",	recv_beside_error, IB_POLL_WORKQUEUE },
 	{ "drain_direct",	drain,		IB_POLL_DIRECT },
 	{ "drain_softirq",	drain,		IB_POLL_SOFTIRQ },
 	{ "drain_workqueue",	drain,		IB_POLL_WORKQUEUE },
