@@ -31,11 +31,11 @@
 
 /* log2 of the bytes of a block, and of a huge page worth having. */
 #define ODP_SHIFT	21
-#define ODP_BLOCK	(1ul << ODP_SHIFT)
+#define ODP_BLOCK	BIT(ODP_SHIFT)
 
 /* What is in an entry besides the kernel virtual address of a page. */
-#define ENTRY_PRESENT	1ul
-#define ENTRY_WRITE	2ul
+#define ENTRY_PRESENT	BIT(0)
+#define ENTRY_WRITE	BIT(1)
 #define ENTRY_ADDR	PAGE_MASK
 
 /* Bytes of a message that one fault makes present ahead of their use. */

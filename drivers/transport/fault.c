@@ -18,7 +18,7 @@ static void sroce_fault_work(struct work_struct *work)
 	fault->err = missing->region->ops->fault(missing->region, missing->at,
 						 missing->len, missing->more,
 						 missing->write);
-	smp_store_release(&fault->busy, false);
+	smp_store_release(&fault->busy, false);	/* @err is for who sees that */
 	sroce_qp_kick(qp, SROCE_EV_FAULT);
 }
 
@@ -56,7 +56,7 @@ static int sroce_fault_park(struct sroce_qp *qp,
 			    const struct sroce_missing *missing)
 {
 	struct sroce_fault *fault = &qp->fault;
-	bool busy = smp_load_acquire(&fault->busy);
+	bool busy = smp_load_acquire(&fault->busy);	/* then @err is set */
 	bool known = fault->missing.region == missing->region &&
 		     fault->missing.at == missing->at &&
 		     fault->missing.write == missing->write;
