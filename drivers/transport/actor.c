@@ -76,9 +76,13 @@ static bool sroce_read_mail(struct sroce_qp *qp, struct sroce_budget *budget)
 			return true;
 		list_del(&mail->node);
 		request = sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST;
-		if (!sroce_qp_can_receive(qp) ||
-		    (request && qp->resp.nrequests >= SROCE_MAILBOX)) {
+		if (!sroce_qp_can_receive(qp)) {
 			sroce_count(qp->stats, SROCE_CNT_DROP_STATE);
+			sroce_mail_free(mail);
+			continue;
+		}
+		if (request && qp->resp.nrequests >= SROCE_MAILBOX) {
+			sroce_count(qp->stats, SROCE_CNT_DROP_MAILBOX);
 			sroce_mail_free(mail);
 			continue;
 		}
