@@ -32,7 +32,7 @@ enum {
 	SROCE_MAX_CQE		= (1 << 18) - 1,
 	SROCE_MAX_PD		= 1 << 16,
 	SROCE_MAX_MR		= 1 << 18,
-	SROCE_MAX_MW		= 1 << 20,
+	SROCE_MAX_MW		= 1 << 18,
 	SROCE_MAX_FASTREG	= 512,
 	SROCE_MAX_AH		= 1 << 17,
 	SROCE_MAX_RD_ATOMIC	= 128,
