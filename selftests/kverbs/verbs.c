@@ -1062,9 +1062,10 @@ static void recv_beside_error(struct fix *f)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 	struct poster p = { .f = f };
+	unsigned long end = jiffies + HZ;
 	unsigned int cpu, i, round;
 
-	for (round = 0; round < 300 && !f->failed; round++) {
+	for (round = 0; time_before(jiffies, end) && !f->failed; round++) {
 		cpu = cpumask_any_but(cpu_online_mask, raw_smp_processor_id());
 		INIT_WORK_ONSTACK(&p.work, poster_run);
 		schedule_work_on(cpu < nr_cpu_ids ? cpu : 0, &p.work);
