@@ -76,6 +76,34 @@ refusals()
 		"$HERE/retry" peer_in_reset
 }
 
+# more requests than wait for a QP
+mailbox_full()
+{
+	single
+	export SROCE_DEV=t0 SROCE_NETDEV=st0
+	moves drop_mailbox_full "$HERE/conformance" answer_behind_too_many_requests
+}
+
+# memory that isn't there, for who may not wait for it
+no_memory()
+{
+	local f=/sys/kernel/debug/failslab
+
+	[ -d "$f" ] || skip "no fault injection"
+	single
+	export SROCE_DEV=t0 SROCE_NETDEV=st0
+	echo Y >"$f/task-filter"
+	echo 0 >"$f/verbose"
+	echo -1 >"$f/times"
+	echo 2 >"$f/probability"
+	# shellcheck disable=SC2016 # that of the inner shell
+	moves drop_no_memory bash -c '
+		echo 1 >/proc/self/make-it-fail
+		for i in 1 2 3 4 5 6 7 8 9 10; do "$1"/ud_ops burst; done' - "$HERE"
+	echo 0 >"$f/probability"
+	"$HERE/ud_ops" burst >"$WORK/moves.out" || fail "$(tail -n 3 "$WORK/moves.out")"
+}
+
 link_goes()
 {
 	single
@@ -223,5 +251,5 @@ shown_under_churn()
 	until_true 10 same_resources t0 "$(cat "$WORK/resources.t0")" || fail "$(resources t0)"
 }
 
-cases shown traffic same_both_ways refusals link_goes hand_made_packets loss agent \
-	resources_shown shown_under_churn
+cases shown traffic same_both_ways refusals mailbox_full no_memory link_goes \
+	hand_made_packets loss agent resources_shown shown_under_churn
