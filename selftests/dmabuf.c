@@ -490,14 +490,42 @@ static void out_of_bounds(const struct reg *r)
 	reconnect();
 }
 
+/* how many pages are pinned on this machine */
+static long pins(void)
+{
+	long n, all = 0;
+	char name[64];
+	FILE *f;
+	int fd;
+
+	/* What the CPUs have counted for themselves is added up. */
+	fd = open("/proc/sys/vm/stat_refresh", O_WRONLY);
+	if (fd >= 0) {
+		CHECK(write(fd, "1", 1) == 1, "stat_refresh: %s", strerror(errno));
+		close(fd);
+	}
+	f = fopen("/proc/vmstat", "r");
+	while (f && fscanf(f, "%63s %ld", name, &n) == 2) {
+		if (!strcmp(name, "nr_foll_pin_acquired"))
+			all += n;
+		if (!strcmp(name, "nr_foll_pin_released"))
+			all -= n;
+	}
+	if (f)
+		fclose(f);
+	return all;
+}
+
 /* everything, in a part of the buffer that no page border bounds; its descriptor is closed */
 static void works(struct src *s, bool atomics)
 {
 	static struct reg ra, rb;
 	size_t off = 3 * page + 1001, len = s->len - off - 999;
 	uint64_t iova = 0x7700000000 + off % page;
+	long pinned;
 
 	setup();
+	pinned = pins();
 	reg_new(b.pd, off, len, iova, s->fd, ACC_ALL, &rb);
 	reg_new(a.pd, off, len, off, s->fd, ACC_ALL, &ra);
 	src_close(s);
@@ -506,8 +534,10 @@ static void works(struct src *s, bool atomics)
 	to_itself(s, off, len, &ra, &rb);
 	out_of_bounds(&rb);
 	CHECK(!drop(&ra) && !drop(&rb), "dereg");
-	if (s->ctl >= 0)
-		is_free(s, "after deregistration");
+	if (s->ctl < 0)
+		return;
+	CHECK(pins() == pinned, "%ld pages stay pinned", pins() - pinned);
+	is_free(s, "after deregistration");
 }
 
 #define LEN	(64 * page)
@@ -800,11 +830,14 @@ static void balance(void)
 
 /* under traffic -------------------------------------------------------------- */
 
+#define CHUNK	100000
+
 /* Requests of a go on between a buffer of its own and the one under test. */
 static struct stream {
 	enum ibv_wr_opcode op;
 	uint64_t local, remote;
 	uint32_t lkey, rkey, len;
+	uint8_t *from;		/* what is written, and changes all the time */
 	atomic_bool stop;
 	atomic_int good;
 	int errs;
@@ -815,15 +848,20 @@ static struct stream {
 
 static void *streamer(void *arg)
 {
+	uint64_t end = now_ms() + slow(20000);
 	struct stream *s = arg;
-	int out = 0;
+	int out = 0, n = 0;
 
+	pin(0);
 	while (!s->stuck && ((!s->errs && !atomic_load(&s->stop)) || out)) {
 		struct ibv_wc wc;
 
-		for (; !s->errs && !atomic_load(&s->stop) && out < 8; out++)
+		s->stuck = now_ms() > end;
+		for (; !s->errs && !atomic_load(&s->stop) && out < 8; out++) {
+			memset(s->from, n++, s->len);
 			if (post(s->op, s->local, s->lkey, s->len, s->remote, s->rkey, 0, 0))
 				break;
+		}
 		if (!out)
 			break;
 		if (wait_wc(a.scq, &wc, 1, 20000) != 1) {
@@ -841,16 +879,17 @@ static void *streamer(void *arg)
 	return NULL;
 }
 
-static void stream_start(enum ibv_wr_opcode op, uint64_t local, uint32_t lkey, uint64_t remote,
-			 uint32_t rkey, uint32_t len)
+/* r: of the buffer under test, at our end if local */
+static void stream_start(enum ibv_wr_opcode op, const struct reg *r, bool local)
 {
 	memset(&stream, 0, sizeof(stream));
 	stream.op = op;
-	stream.local = local;
-	stream.lkey = lkey;
-	stream.remote = remote;
-	stream.rkey = rkey;
-	stream.len = len;
+	stream.local = local ? r->iova : (uintptr_t)la.p;
+	stream.lkey = local ? r->lkey : la.mr->lkey;
+	stream.remote = local ? (uintptr_t)lb.p : r->iova;
+	stream.rkey = local ? lb.mr->rkey : r->rkey;
+	stream.len = CHUNK;
+	stream.from = local ? lb.p : la.p;
 	REQUIRE(!pthread_create(&stream.thread, NULL, streamer, &stream), "pthread_create");
 }
 
@@ -873,7 +912,6 @@ static void stream_ends(bool stop)
 /* the memory is taken away: not a byte of it is touched, and all who name it are told */
 static void take_away(enum ibv_wr_opcode op, bool local, uint32_t how)
 {
-	enum { CHUNK = 100000 };
 	int rounds = scaled(5);
 
 	setup();
@@ -883,10 +921,7 @@ static void take_away(enum ibv_wr_opcode op, bool local, uint32_t how)
 
 		exporter(src_new(&s0, "revoked", LEN), how | EXPORTER_DYNAMIC, 0);
 		reg_new(local ? a.pd : b.pd, 0, LEN, 0, s0.fd, ACC_ALL, &r);
-		if (local)
-			stream_start(op, 0, r.lkey, (uintptr_t)lb.p, lb.mr->rkey, CHUNK);
-		else
-			stream_start(op, (uintptr_t)la.p, la.mr->lkey, 0, r.rkey, CHUNK);
+		stream_start(op, &r, local);
 		stream_runs(1 + i % 3);
 		CHECK(!ioctl(s0.ctl, EXPORTER_REVOKE), "REVOKE: %s", strerror(errno));
 		CHECK(!info(&s0).kept, "the mapping outlived the notification");
@@ -943,6 +978,8 @@ static void *mover(void *arg)
 {
 	struct src *s = arg;
 
+	/* beside those who copy, not after them */
+	pin(1);
 	while (atomic_load(&moving)) {
 		CHECK(!ioctl(s->ctl, EXPORTER_MOVE), "MOVE: %s", strerror(errno));
 		msleep(1);
@@ -1037,10 +1074,7 @@ static void move_stream(enum ibv_wr_opcode op, bool local)
 	reg_new(local ? a.pd : b.pd, 0, LEN, 0, s0.fd, ACC_ALL, &r);
 	atomic_store(&moving, true);
 	REQUIRE(!pthread_create(&t, NULL, mover, &s0), "pthread_create");
-	if (local)
-		stream_start(op, 0, r.lkey, (uintptr_t)lb.p, lb.mr->rkey, 100000);
-	else
-		stream_start(op, (uintptr_t)la.p, la.mr->lkey, 0, r.rkey, 100000);
+	stream_start(op, &r, local);
 	end = now_ms() + scaled(slow(1500));
 	while (now_ms() < end && !stream.errs)
 		msleep(10);
@@ -1071,8 +1105,7 @@ static void dereg_under_traffic(void)
 		exporter(src_new(&s0, "deregistered", LEN), i & 2 ? EXPORTER_MMAP :
 			 EXPORTER_VMAP | (i & 4 ? EXPORTER_DYNAMIC : 0), 0);
 		reg_new(b.pd, 0, LEN, 0, s0.fd, ACC_ALL, &r);
-		stream_start(i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, (uintptr_t)la.p,
-			     la.mr->lkey, 0, r.rkey, 100000);
+		stream_start(i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, &r, false);
 		stream_runs(1 + i % 3);
 		t0 = now_ms();
 		CHECK(!drop(&r), "dereg");
@@ -1103,7 +1136,8 @@ static void endless(void)
 	if (reg(a.pd, 0, LEN, 0, s0.fd, ACC_ALL, &ra) || reg(b.pd, 0, LEN, 0, s0.fd, ACC_ALL, &rb))
 		_exit(2);
 	close(s0.fd);
-	stream_start(IBV_WR_RDMA_WRITE, 0, ra.lkey, LEN / 2, rb.rkey, 100000);
+	rb.iova = LEN / 2;
+	stream_start(IBV_WR_RDMA_WRITE, &rb, false);
 	stream_ends(false);
 	_exit(3);
 }
@@ -1237,36 +1271,36 @@ static void hostile_unmap(void)
 }
 
 static const struct tcase cases[] = {
-	{ "arguments", arguments },
-	{ "query", query },
-	{ "read_only", read_only },
-	{ "poor_exporters", poor_exporters },
-	{ "udmabuf", works_udmabuf },
-	{ "system_heap", works_heap },
-	{ "vgem", works_vgem },
-	{ "vmap", works_vmap },
-	{ "iomem", works_iomem },
-	{ "pages", works_pages },
-	{ "pinned", works_pinned },
-	{ "pinned_pages", works_pinned_pages },
-	{ "fence", fence },
-	{ "balance", balance },
-	{ "revoke_under_write", revoke_write },
-	{ "revoke_under_read", revoke_read },
-	{ "revoke_under_local_write", revoke_local_write },
-	{ "revoke_under_local_read", revoke_local_read },
-	{ "revoke_pages", revoke_pages },
-	{ "revoke_recv", revoke_recv },
-	{ "move", move_memory },
-	{ "move_iomem", move_iomem },
-	{ "move_under_write", move_under_write },
-	{ "move_under_read", move_under_read },
-	{ "move_under_local_write", move_under_local_write },
-	{ "move_under_local_read", move_under_local_read },
-	{ "dereg_under_traffic", dereg_under_traffic },
-	{ "killed_under_traffic", killed },
-	{ "many_at_once", together },
-	{ "hostile_unmap", hostile_unmap },
+	{ "R10: arguments", arguments },
+	{ "R10: query", query },
+	{ "R10: read_only", read_only },
+	{ "R10: poor_exporters", poor_exporters },
+	{ "R10: udmabuf", works_udmabuf },
+	{ "R10: system_heap", works_heap },
+	{ "R10: vgem", works_vgem },
+	{ "R10: vmap", works_vmap },
+	{ "R10: iomem", works_iomem },
+	{ "R10: pages", works_pages },
+	{ "R10: pinned", works_pinned },
+	{ "R10: pinned_pages", works_pinned_pages },
+	{ "R10: fence", fence },
+	{ "R10: balance", balance },
+	{ "R10: revoke_under_write", revoke_write },
+	{ "R10: revoke_under_read", revoke_read },
+	{ "R10: revoke_under_local_write", revoke_local_write },
+	{ "R10: revoke_under_local_read", revoke_local_read },
+	{ "R10: revoke_pages", revoke_pages },
+	{ "R10: revoke_recv", revoke_recv },
+	{ "R10: move", move_memory },
+	{ "R10: move_iomem", move_iomem },
+	{ "R10: move_under_write", move_under_write },
+	{ "R10: move_under_read", move_under_read },
+	{ "R10: move_under_local_write", move_under_local_write },
+	{ "R10: move_under_local_read", move_under_local_read },
+	{ "R10: dereg_under_traffic", dereg_under_traffic },
+	{ "R10: killed_under_traffic", killed },
+	{ "R10: many_at_once", together },
+	{ "R10: hostile_unmap", hostile_unmap },
 };
 
 int main(int argc, char **argv)

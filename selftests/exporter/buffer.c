@@ -395,10 +395,30 @@ static u32 strays(const struct buf *b)
 	return n;
 }
 
+/*
+ * Does somebody write to what is about to be left, though nobody may?  A word of
+ * each page is remembered, as soon as can be, and looked at again after a while.
+ */
+static u32 late_writes(const struct buf *b, u64 *words)
+{
+	size_t i, n = b->size >> PAGE_SHIFT;
+	u32 late = 0;
+
+	for (i = 0; i < n; i++)
+		words[i] = READ_ONCE(*(u64 *)(b->mem + (i << PAGE_SHIFT)));
+	usleep_range(100, 200);
+	for (i = 0; i < n; i++)
+		late += words[i] !=
+			READ_ONCE(*(u64 *)(b->mem + (i << PAGE_SHIFT)));
+
+	return late;
+}
+
 static int leave(struct buf *b, bool for_good)
 {
 	void *mem;
 	int err = 0;
+	u32 late;
 
 	mem = vmalloc_user(b->size);
 	if (!mem)
@@ -413,9 +433,10 @@ static int leave(struct buf *b, bool for_good)
 		dma_buf_invalidate_mappings(b->buf);
 		if (CAN_UNMAP)
 			count(b, &b->info.kept, b->info.mapped);
+		late = late_writes(b, mem);
 		memcpy(mem, b->mem, b->size);
+		count(b, &b->info.stray, late + strays(b));
 		memset(b->mem, LEFT, b->size);
-		count(b, &b->info.stray, strays(b));
 		count(b, &b->info.moves, 1);
 		swap(b->left, mem);
 		swap(b->left, b->mem);

@@ -47,7 +47,7 @@ struct exporter_create {
  * @attached, @pinned, @mapped, @begun: how often, now
  * @begins: how often in all
  * @moves: how often it has moved
- * @stray: bytes that somebody wrote to memory that the buffer had left
+ * @stray: what somebody wrote to memory that the buffer was leaving or had left
  * @kept: mappings that somebody kept beyond the notification
  * @released: the dma-buf is gone
  */
