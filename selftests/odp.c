@@ -719,7 +719,7 @@ static void lazy_free(void)
 		get(p, mr);
 		REQUIRE(!madvise(p, LEN, MADV_FREE), "madvise");
 		put(p, mr, i);
-		madvise(p, LEN, MADV_PAGEOUT);
+		page_out(p, LEN);
 		holds(p, mr, i, "after MADV_FREE, WRITE and reclaim");
 	}
 }
@@ -734,14 +734,14 @@ static void swapping(void)
 	p = target(&mr);
 	for (int i = 0; i < scaled(12); i++) {
 		put(p, mr, i);
-		madvise(p, LEN, MADV_PAGEOUT);
+		page_out(p, LEN);
 		any |= swapped() > 0;
 		/* read in, by READ, then written to behind the CPU's back */
 		holds(p, mr, i, "after swap-out");
-		madvise(p, LEN, MADV_PAGEOUT);
+		page_out(p, LEN);
 		get(p, mr);
 		put(p, mr, i + 50);
-		madvise(p, LEN, MADV_PAGEOUT);
+		page_out(p, LEN);
 		holds(p, mr, i + 50, "after WRITE and swap-out");
 	}
 	CHECK(any, "nothing was ever swapped out");
@@ -889,10 +889,10 @@ static void memfd_swapped(void)
 	prepare_memfd(p);
 	for (int i = 0; i < scaled(8); i++) {
 		put(p, mr, i);
-		madvise(p, LEN, MADV_PAGEOUT);
+		page_out(p, LEN);
 		get(p, mr);
 		put(p, mr, i + 20);
-		madvise(p, LEN, MADV_PAGEOUT);
+		page_out(p, LEN);
 		holds(p, mr, i + 20, "after swap-out");
 	}
 }
@@ -916,7 +916,8 @@ static void ksm(void)
 		for (int k = 0; k < slow(10000) / 20 && (ksm_value("full_scans") < scans + 3 ||
 							 ksm_value("pages_sharing") < 16); k++)
 			msleep(20);
-		REQUIRE(ksm_value("pages_sharing") >= 16, "nothing was merged");
+		REQUIRE(ksm_value("pages_sharing") >= 16, "merged: %ld, scans: %ld",
+			ksm_value("pages_sharing"), ksm_value("full_scans") - scans);
 		holds(p, mr, i, "merged");
 		put(p, mr, i + 40);
 		holds(p, mr, i + 40, "after WRITE");
@@ -1317,6 +1318,11 @@ static int d_sparse(void *p)
 }
 
 /* n pages of a terabyte are touched */
+static size_t stride(int n)
+{
+	return SPARSE / n & ~(pg - 1);
+}
+
 static uint8_t *sparse(struct ibv_mr *mr, int n)
 {
 	uint8_t *p = mmap(NULL, SPARSE, PROT_READ | PROT_WRITE,
@@ -1329,7 +1335,7 @@ static uint8_t *sparse(struct ibv_mr *mr, int n)
 		int st;
 
 		fill(u.other.p, 64, 3, 0);
-		st = rdma(i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, p + SPARSE / n * i,
+		st = rdma(i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, p + stride(n) * i,
 			  mr->rkey, 64);
 		REQUIRE(!st, "at %d: %s", i, ibv_wc_status_str(st));
 	}
@@ -1377,7 +1383,7 @@ static void implicit_pressure(void)
 		int st;
 
 		memset(u.other.p, 0, 64);
-		st = rdma(IBV_WR_RDMA_READ, p + SPARSE / n * i, mr->rkey, 64);
+		st = rdma(IBV_WR_RDMA_READ, p + stride(n) * i, mr->rkey, 64);
 
 		REQUIRE(!st, "again at %d: %s", i, ibv_wc_status_str(st));
 		REQUIRE(differs(u.other.p, 64, 3, 0) < 0, "other data at %d", i);

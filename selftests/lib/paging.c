@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "paging.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "verbs.h"
@@ -26,6 +28,39 @@ bool swap_on(void)
 	return true;
 }
 
+bool is_uml(void)
+{
+	return !sh("grep -q 'User Mode Linux' /proc/cpuinfo");
+}
+
+#define WORKERS "/sys/devices/virtual/workqueue/cpumask"
+
+static void all_cpus(void)
+{
+	sh("cat /tmp/odp.cpumask >" WORKERS "; rm -f /tmp/odp.cpumask");
+}
+
+void one_cpu(void)
+{
+	if (!is_uml())
+		return;
+	pin(0);
+	if (!sh("cat " WORKERS " >/tmp/odp.cpumask && echo 1 >" WORKERS))
+		atexit(all_cpus);
+}
+
+void page_out(void *p, size_t len)
+{
+	int fd = open("/proc/sys/vm/compact_memory", O_WRONLY);
+
+	/* compaction begins with that */
+	if (fd >= 0) {
+		CHECK(write(fd, "1", 1) == 1, "compact_memory: %s", strerror(errno));
+		close(fd);
+	}
+	madvise(p, len, MADV_PAGEOUT);
+}
+
 static int d_ksm(void *p)
 {
 	(void)p;
@@ -38,7 +73,8 @@ bool ksm_on(void)
 
 	if (access("/sys/kernel/mm/ksm/run", W_OK) ||
 	    sh("cd /sys/kernel/mm/ksm && echo 10000 >pages_to_scan && "
-	       "echo 10 >sleep_millisecs && echo 1 >run"))
+	       "echo 10 >sleep_millisecs && { test ! -w smart_scan || echo 0 >smart_scan; } && "
+	       "echo 1 >run"))
 		return false;
 	t_defer(d_ksm, &key, "ksm off");
 	return true;

@@ -4,6 +4,7 @@
 #define SELFTESTS_PAGING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #ifndef MADV_COLD
 #define MADV_COLD 20
@@ -15,6 +16,14 @@
 #define MADV_COLLAPSE 25
 #endif
 
+/* out with it, whichever CPU's list of pages to be looked at it is on */
+void page_out(void *p, size_t len);
+bool is_uml(void);
+/*
+ * User Mode Linux doesn't tell a CPU that a page isn't the process's any more while the
+ * process runs there.  This sees to it that one CPU does all that may matter.
+ */
+void one_cpu(void);
 bool swap_on(void);		/* to a file, through a loop device; false: can't be had */
 bool ksm_on(void);		/* merge what is MADV_MERGEABLE, quickly */
 long ksm_value(const char *name);
