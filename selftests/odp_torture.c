@@ -504,7 +504,8 @@ static void *keep(void *arg)
 		case 2: madvise(p, len, MADV_PAGEOUT); break;
 		case 3: madvise(m->p, ARENA, MADV_HUGEPAGE); break;
 		case 4: madvise(m->p, ARENA, MADV_NOHUGEPAGE); break;
-		case 5: madvise(m->p, ARENA, MADV_COLLAPSE); break;
+		/* of a file: collapse_file() and a hole punched wait for each other */
+		case 5: if (m->backing != DISK) madvise(m->p, ARENA, MADV_COLLAPSE); break;
 		case 6: write_to("/proc/sys/vm/compact_memory", "1"); break;
 		case 7: fork_one(m); break;
 		case 8: madvise(p, len, dice(&state, 2) ? MADV_MERGEABLE : MADV_UNMERGEABLE); break;
