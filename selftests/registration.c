@@ -620,20 +620,25 @@ static void hugetlb_1g(void) { hugetlb("1048576", 30, 1); }
 /* memory without pages: that of devices, and what the kernel shows of itself */
 static void no_pages(void)
 {
-	FILE *f = fopen("/proc/self/maps", "r");
-	unsigned long from, to;
+	FILE *f = fopen("/proc/self/smaps", "r");
+	unsigned long from = 0, to, at;
+	char line[512], name[512] = "";
 	struct ibv_mr *mr;
-	char line[512];
 	int n = 0;
 
 	setup();
 	while (f && fgets(line, sizeof(line), f)) {
-		if (!strstr(line, "[vvar") || sscanf(line, "%lx-%lx", &from, &to) != 2)
+		if (sscanf(line, "%lx-%lx", &at, &to) == 2) {
+			from = at;
+			strcpy(name, line);
+			continue;
+		}
+		if (strncmp(line, "VmFlags:", 8) || !(strstr(line, " pf") || strstr(line, " io")))
 			continue;
 		n++;
 		errno = 0;
 		mr = ibv_reg_mr(b.pd, (void *)from, 4096, 0);
-		CHECK(!mr && errno == EFAULT, "%s: %s", strchr(line, '['), strerror(errno));
+		CHECK(!mr && errno == EFAULT, "%s%s: %s", name, line, strerror(errno));
 	}
 	if (f)
 		fclose(f);
