@@ -61,21 +61,25 @@ static int pin_some(unsigned long addr, int n, bool writable,
 	unsigned int flags = writable ? FOLL_WRITE : SROCE_FOLL_RO;
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;
-	int got;
+	bool force;
 
-	got = pin_user_pages_fast(addr, n, FOLL_LONGTERM | flags, pages);
-	if (got != -EFAULT || writable || !SROCE_FOLL_RO)
-		return got;
-
-	mmap_read_lock(mm);
-	vma = vma_lookup(mm, addr);
-	if (vma && (vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) != VM_MAYWRITE)
+	if (flags & FOLL_FORCE) {
+		mmap_read_lock(mm);
+		vma = vma_lookup(mm, addr);
+		/* Force would also read what nobody may. */
+		if (!vma || !(vma->vm_flags & VM_READ)) {
+			mmap_read_unlock(mm);
+			return -EFAULT;
+		}
 		n = min_t(u64, n, (vma->vm_end - addr) >> PAGE_SHIFT);
-	else
-		n = 0;
-	mmap_read_unlock(mm);
+		force = (vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) ==
+			VM_MAYWRITE;
+		mmap_read_unlock(mm);
+		if (!force)
+			flags = 0;
+	}
 
-	return n ? pin_user_pages_fast(addr, n, FOLL_LONGTERM, pages) : got;
+	return pin_user_pages_fast(addr, n, FOLL_LONGTERM | flags, pages);
 }
 
 /* Pin all pages and enter them in the table; on error none is pinned. */
