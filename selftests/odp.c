@@ -500,6 +500,9 @@ static void prepare_file(uint8_t *p)
 static void ruin_truncate(uint8_t *p)
 {
 	(void)p;
+	/* UML then walks areas of a process without its lock, and is told so */
+	if (is_uml())
+		SKIP("UML can't truncate files that are mapped");
 	REQUIRE(!ftruncate(file, 0), "ftruncate: %s", strerror(errno));
 }
 
@@ -872,6 +875,8 @@ static void memfd(void)
 		put(p, mr, i);
 		on_disk(file, i, "of memory");
 		holds(p, mr, i, "of a memfd");
+		if (is_uml())
+			continue;
 		REQUIRE(!fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, LEN),
 			"fallocate: %s", strerror(errno));
 		zeros(p, mr, "after the hole was punched");

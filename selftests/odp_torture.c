@@ -558,13 +558,13 @@ static void break_one(uint64_t *state, struct arena *m)
 		usleep(dice(state, 500));
 		mprotect(p, len, PROT_READ | PROT_WRITE);
 		break;
+	/* UML then walks areas of a process without its lock, and is told so */
 	case 6:
-		if (m->fd >= 0 && fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		if (m->fd >= 0 && !uml && fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 					    p - m->p, len))
 			CHECK(errno == EOPNOTSUPP, "fallocate: %s", strerror(errno));
 		break;
 	case 7:
-		/* UML then walks areas of a process without its lock, and is told so */
 		if (m->fd < 0 || uml)
 			break;
 		CHECK(!ftruncate(m->fd, p - m->p), "ftruncate: %s", strerror(errno));
