@@ -362,6 +362,18 @@ bool sroce_region_retire(struct sroce_region *region)
 }
 
 /**
+ * sroce_region_is_retired() - is a region about to go?
+ * @region: referenced
+ *
+ * Context: any.
+ * Return: whether somebody waits for its last users, or soon will.
+ */
+bool sroce_region_is_retired(const struct sroce_region *region)
+{
+	return atomic_read(&region->windows) < 0;
+}
+
+/**
  * sroce_region_replaced() - why is a region retired?
  * @keys: table
  * @region: of which sroce_region_retire() was seen to be done

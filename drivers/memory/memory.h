@@ -300,6 +300,7 @@ void sroce_region_put(struct sroce_region *region);
 struct sroce_region *sroce_region_find(struct sroce_keys *keys, u32 key);
 void sroce_region_revoke(struct sroce_region *region);
 bool sroce_region_retire(struct sroce_region *region);
+bool sroce_region_is_retired(const struct sroce_region *region);
 bool sroce_region_replaced(struct sroce_keys *keys,
 			   const struct sroce_region *region);
 

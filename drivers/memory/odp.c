@@ -609,8 +609,8 @@ static int odp_fill(struct sroce_odp *odp, unsigned long va, unsigned long end,
 		unsigned long stop = round_down(va, ODP_BLOCK) + ODP_BLOCK;
 		struct odp_block *block;
 
-		/* Its destruction waits for us. */
-		if (READ_ONCE(region->state) == SROCE_REGION_DEAD) {
+		/* Who destroys or replaces it waits for us. */
+		if (sroce_region_is_retired(region)) {
 			err = -EFAULT;
 			break;
 		}

@@ -96,17 +96,22 @@ static struct sroce_region *user_region(struct ib_pd *pd, u64 start, u64 length,
 	return region;
 }
 
-/* Make an MR of a region; on error the region is destroyed. */
-static struct ib_mr *mr_publish(struct sroce_dev *dev, struct sroce_mr *mr,
-				struct sroce_region *region)
+/* Make an MR of a region, or pass its error on; on error there is no region. */
+static struct ib_mr *mr_new(struct sroce_dev *dev, struct sroce_region *region)
 {
-	int err;
+	struct sroce_mr *mr;
+	int err = -ENOMEM;
+
+	if (IS_ERR(region))
+		return ERR_CAST(region);
+
+	mr = mr_alloc(dev);
+	if (!mr)
+		goto err_region;
 
 	err = sroce_region_publish(&dev->keys, region);
-	if (err) {
-		sroce_region_destroy(&dev->keys, region);
-		return ERR_PTR(err);
-	}
+	if (err)
+		goto err_mr;
 
 	mr->region = region;
 	mr->ibmr.lkey = region->key;
@@ -115,6 +120,12 @@ static struct ib_mr *mr_publish(struct sroce_dev *dev, struct sroce_mr *mr,
 	mr->ibmr.length = region->length;
 
 	return &mr->ibmr;
+
+err_mr:
+	mr_free(dev, mr);
+err_region:
+	sroce_region_destroy(&dev->keys, region);
+	return ERR_PTR(err);
 }
 
 /**
@@ -128,29 +139,8 @@ static struct ib_mr *mr_publish(struct sroce_dev *dev, struct sroce_mr *mr,
 struct ib_mr *sroce_get_dma_mr(struct ib_pd *pd, int access)
 {
 	struct sroce_dev *dev = to_sroce_dev(pd->device);
-	struct sroce_region *region;
-	struct sroce_mr *mr;
-	struct ib_mr *ibmr;
 
-	mr = mr_alloc(dev);
-	if (!mr)
-		return ERR_PTR(-ENOMEM);
-
-	region = sroce_region_phys(pd, access);
-	if (IS_ERR(region)) {
-		ibmr = ERR_CAST(region);
-		goto err_mr;
-	}
-
-	ibmr = mr_publish(dev, mr, region);
-	if (IS_ERR(ibmr))
-		goto err_mr;
-
-	return ibmr;
-
-err_mr:
-	mr_free(dev, mr);
-	return ibmr;
+	return mr_new(dev, sroce_region_phys(pd, access));
 }
 
 /**
@@ -173,32 +163,11 @@ struct ib_mr *sroce_reg_user_mr(struct ib_pd *pd, u64 start, u64 length,
 				u64 iova, int access, struct ib_udata *udata)
 {
 	struct sroce_dev *dev = to_sroce_dev(pd->device);
-	struct sroce_region *region;
-	struct sroce_mr *mr;
-	struct ib_mr *ibmr;
 
 	if (udata && !ib_is_udata_cleared(udata, 0, udata->inlen))
 		return ERR_PTR(-EINVAL);
 
-	mr = mr_alloc(dev);
-	if (!mr)
-		return ERR_PTR(-ENOMEM);
-
-	region = user_region(pd, start, length, iova, access);
-	if (IS_ERR(region)) {
-		ibmr = ERR_CAST(region);
-		goto err_mr;
-	}
-
-	ibmr = mr_publish(dev, mr, region);
-	if (IS_ERR(ibmr))
-		goto err_mr;
-
-	return ibmr;
-
-err_mr:
-	mr_free(dev, mr);
-	return ibmr;
+	return mr_new(dev, user_region(pd, start, length, iova, access));
 }
 
 /**
@@ -220,33 +189,13 @@ struct ib_mr *sroce_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
 				       u64 iova, int fd, int access)
 {
 	struct sroce_dev *dev = to_sroce_dev(pd->device);
-	struct sroce_region *region;
-	struct sroce_mr *mr;
-	struct ib_mr *ibmr;
 
 	access &= ~IB_ACCESS_OPTIONAL;
 	if (access & ~DMABUF_ACCESS)
 		return ERR_PTR(-EOPNOTSUPP);
 
-	mr = mr_alloc(dev);
-	if (!mr)
-		return ERR_PTR(-ENOMEM);
-
-	region = sroce_region_dmabuf(pd, offset, length, iova, fd, access);
-	if (IS_ERR(region)) {
-		ibmr = ERR_CAST(region);
-		goto err_mr;
-	}
-
-	ibmr = mr_publish(dev, mr, region);
-	if (IS_ERR(ibmr))
-		goto err_mr;
-
-	return ibmr;
-
-err_mr:
-	mr_free(dev, mr);
-	return ibmr;
+	return mr_new(dev, sroce_region_dmabuf(pd, offset, length, iova, fd,
+					       access));
 }
 
 /**
@@ -263,34 +212,13 @@ struct ib_mr *sroce_alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
 			     u32 max_num_sg)
 {
 	struct sroce_dev *dev = to_sroce_dev(pd->device);
-	struct sroce_region *region;
-	struct sroce_mr *mr;
-	struct ib_mr *ibmr;
 
 	if (type != IB_MR_TYPE_MEM_REG)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!max_num_sg || max_num_sg > SROCE_MAX_FASTREG)
 		return ERR_PTR(-EINVAL);
 
-	mr = mr_alloc(dev);
-	if (!mr)
-		return ERR_PTR(-ENOMEM);
-
-	region = sroce_region_fastreg(pd, max_num_sg);
-	if (IS_ERR(region)) {
-		ibmr = ERR_CAST(region);
-		goto err_mr;
-	}
-
-	ibmr = mr_publish(dev, mr, region);
-	if (IS_ERR(ibmr))
-		goto err_mr;
-
-	return ibmr;
-
-err_mr:
-	mr_free(dev, mr);
-	return ibmr;
+	return mr_new(dev, sroce_region_fastreg(pd, max_num_sg));
 }
 
 static int map_page(struct ib_mr *ibmr, u64 addr)
