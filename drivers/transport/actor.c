@@ -19,8 +19,12 @@
 
 #include "transport/qp.h"
 
-/* QPs that a CPU runs before it lets softirq go on with others. */
+/*
+ * QPs that a CPU runs before it lets softirq go on with others, and jiffies in
+ * which it does: where packets are dear, so many of them are too many.
+ */
 #define SROCE_RUN_QPS	16
+#define SROCE_RUN_TIME	1
 
 /**
  * struct sroce_cpu - run list of a CPU; touched with bottom halves off
@@ -172,12 +176,13 @@ static void sroce_run(struct sroce_qp *qp)
 
 static void sroce_cpu_run(struct sroce_cpu *cpu)
 {
+	const unsigned long end = jiffies + SROCE_RUN_TIME;
 	unsigned int left = SROCE_RUN_QPS;
 	struct sroce_qp *qp;
 
 	cpu->running = true;
 	while (!list_empty(&cpu->ready)) {
-		if (!left--) {
+		if (!left-- || time_after(jiffies, end)) {
 			tasklet_schedule(&cpu->tasklet);
 			break;
 		}
