@@ -12,11 +12,11 @@
 #include "compat/compat.h"
 #include "memory/memory.h"
 
-#define PAGES_PER_BATCH	(PAGE_SIZE / sizeof(struct page *))
-
 /* Block sizes worth having: 2 MiB and 1 GiB, log2. */
 #define SHIFT_2M	21
 #define SHIFT_1G	30
+
+#define PAGES_2M	BIT(SHIFT_2M - PAGE_SHIFT)
 
 static u64 region_pages(const struct sroce_region *region)
 {
@@ -25,26 +25,40 @@ static u64 region_pages(const struct sroce_region *region)
 }
 
 /*
- * Unpin the first @npages pages.  The table knows the pages, and in runs at
- * that; no second list of them is kept.
+ * Unpin the first @npages pages.  The table knows the pages; no second list of
+ * them is kept.
  */
 static void unpin(const struct sroce_region *region, u64 npages, bool dirty)
 {
-	/* One call shouldn't take too long. */
-	const u64 max = SZ_128M >> PAGE_SHIFT;
 	u64 pos = region->offset & PAGE_MASK;
+	const u64 end = pos + (npages << PAGE_SHIFT);
+	struct page *single[32];
+	unsigned int n = 0;
 
-	while (npages) {
-		u64 left, n;
+	while (pos < end) {
+		u64 len;
 		void *addr;
 
-		addr = sroce_table_addr(&region->table, pos, &left);
-		n = min3(left >> PAGE_SHIFT, npages, max);
-		unpin_user_page_range_dirty_lock(virt_to_page(addr), n, dirty);
-		pos += n << PAGE_SHIFT;
-		npages -= n;
-		cond_resched();
+		addr = sroce_table_addr(&region->table, pos, &len);
+		/* One call shouldn't take too long. */
+		len = min3(len, end - pos, (u64)SZ_128M);
+		pos += len;
+		if (len > PAGE_SIZE) {
+			unpin_user_page_range_dirty_lock(virt_to_page(addr),
+							 len >> PAGE_SHIFT,
+							 dirty);
+			cond_resched();
+			continue;
+		}
+
+		single[n++] = virt_to_page(addr);
+		if (n == ARRAY_SIZE(single)) {
+			unpin_user_pages_dirty_lock(single, n, dirty);
+			cond_resched();
+			n = 0;
+		}
 	}
+	unpin_user_pages_dirty_lock(single, n, dirty);
 }
 
 /*
@@ -82,20 +96,129 @@ static int pin_some(unsigned long addr, int n, bool writable,
 	return pin_user_pages_fast(addr, n, FOLL_LONGTERM | flags, pages);
 }
 
-/* Pin all pages and enter them in the table; on error none is pinned. */
-static int pin_all(struct sroce_region *region, unsigned long start)
+/* Index of a page within the 2 MiB that it is in. */
+static unsigned int place(unsigned long addr)
 {
+	return (addr >> PAGE_SHIFT) % PAGES_2M;
+}
+
+/* Do the pages follow each other, the first at place @first of its 2 MiB? */
+static bool in_block(struct page **pages, unsigned int n, unsigned int first)
+{
+	unsigned int i;
+
+	if (place((unsigned long)page_address(pages[0])) != first)
+		return false;
+
+	for (i = 1; i < n; i++)
+		if (pages[i] != pages[0] + i)
+			return false;
+
+	return true;
+}
+
+/* The first block may begin before the region, and the last end behind it. */
+static int make_table(struct sroce_region *region, u8 shift)
+{
+	const u64 block = BIT_ULL(shift);
+
+	region->offset = region->start & (block - 1);
+
+	return sroce_table_alloc(&region->table,
+				 DIV_ROUND_UP_ULL(region->offset +
+						  region->length, block),
+				 shift);
+}
+
+/* Go over to blocks of one page. */
+static int split_table(struct sroce_region *region, u64 done)
+{
+	const u64 first = region->offset & PAGE_MASK, offset = region->offset;
+	struct sroce_table blocks = region->table;
+	u64 i, left;
+	int err;
+
+	err = make_table(region, PAGE_SHIFT);
+	for (i = 0; i < done && !err; i++) {
+		void *addr;
+
+		addr = sroce_table_addr(&blocks, first + (i << PAGE_SHIFT),
+					&left);
+		err = sroce_table_set(&region->table, i, (unsigned long)addr);
+		if (!(i % PAGES_2M))
+			cond_resched();
+	}
+	if (err) {
+		sroce_table_free(&region->table);
+		region->table = blocks;
+		region->offset = offset;
+		return err;
+	}
+	sroce_table_free(&blocks);
+
+	return 0;
+}
+
+/*
+ * Enter @n pages behind the first @done, all within 2 MiB of the address space.
+ *
+ * As long as the memory is made of such blocks the table is, too: one entry
+ * instead of 512.  On error the table knows the first @done.
+ */
+static int enter(struct sroce_region *region, u64 done, struct page **pages,
+		 unsigned int n)
+{
+	const unsigned long addr = (unsigned long)page_address(pages[0]);
+	const unsigned int first = place(region->start + (done << PAGE_SHIFT));
+	const bool fits = in_block(pages, n, first);
+	struct sroce_table *table = &region->table;
+	unsigned int i;
+	u64 pos, left;
+	int err = 0;
+
+	if (!done)
+		err = make_table(region, fits ? SHIFT_2M : PAGE_SHIFT);
+	if (err)
+		return err;
+
+	pos = (region->offset & PAGE_MASK) + (done << PAGE_SHIFT);
+	if (table->shift == SHIFT_2M) {
+		/* Where it is all the same block, it was entered by its first. */
+		if (fits && (!done || !first))
+			return sroce_table_set(table, pos >> SHIFT_2M,
+					       addr - first * PAGE_SIZE);
+		if (fits && sroce_table_addr(table, pos, &left) == (void *)addr)
+			return 0;
+
+		err = split_table(region, done);
+		if (err)
+			return err;
+	}
+
+	for (i = 0; i < n && !err; i++)
+		err = sroce_table_set(table, done + i,
+				      (unsigned long)page_address(pages[i]));
+
+	return err;
+}
+
+/* Pin all pages and enter them in the table; on error none is pinned. */
+static int pin_all(struct sroce_region *region)
+{
+	const unsigned long start = region->start & PAGE_MASK;
 	const u64 npages = region_pages(region);
 	struct page **pages;
 	u64 done = 0;
 	int err = 0;
 
+	BUILD_BUG_ON(PAGES_2M * sizeof(*pages) > PAGE_SIZE);
 	pages = (struct page **)__get_free_page(GFP_KERNEL);
 	if (!pages)
 		return -ENOMEM;
 
-	while (done < npages && !err) {
-		int i, got;
+	while (done < npages) {
+		unsigned long addr = start + (done << PAGE_SHIFT);
+		int got;
 
 		/*
 		 * Not any signal: no program restarts a registration, and one
@@ -106,25 +229,20 @@ static int pin_all(struct sroce_region *region, unsigned long start)
 			break;
 		}
 
-		got = pin_some(start + (done << PAGE_SHIFT),
-			       min_t(u64, npages - done, PAGES_PER_BATCH),
+		got = pin_some(addr, min_t(u64, npages - done,
+					   PAGES_2M - place(addr)),
 			       region->writable, pages);
 		if (got <= 0) {
 			err = got ? got : -EFAULT;
 			break;
 		}
 
-		for (i = 0; i < got; i++) {
-			void *addr = page_address(pages[i]);
-
-			err = sroce_table_set(&region->table, done,
-					      (unsigned long)addr);
-			if (err) {
-				unpin_user_pages(pages + i, got - i);
-				break;
-			}
-			done++;
+		err = enter(region, done, pages, got);
+		if (err) {
+			unpin_user_pages(pages, got);
+			break;
 		}
+		done += got;
 		cond_resched();
 	}
 
@@ -275,16 +393,10 @@ struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
 	if (err)
 		goto err_free;
 
-	err = sroce_table_alloc(&region->table, region_pages(region),
-				PAGE_SHIFT);
-	if (err)
-		goto err_charge;
-
-	err = pin_all(region, start & PAGE_MASK);
+	err = pin_all(region);
 	if (err)
 		goto err_table;
 
-	sroce_table_coarsen(&region->table, &region->offset, SHIFT_2M);
 	if (region->table.shift == SHIFT_2M)
 		sroce_table_coarsen(&region->table, &region->offset, SHIFT_1G);
 
@@ -300,7 +412,6 @@ err_unpin:
 	unpin(region, region_pages(region), false);
 err_table:
 	sroce_table_free(&region->table);
-err_charge:
 	uncharge(region);
 err_free:
 	kfree(region);
