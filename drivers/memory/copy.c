@@ -253,7 +253,7 @@ void sroce_payload_put(struct sroce_payload *payload)
  */
 u64 *sroce_seg_word(const struct sroce_seg *seg)
 {
-	size_t contig;
+	u64 contig = sizeof(u64);
 	void *addr;
 
 	if (seg_is_iomem(seg))
@@ -264,11 +264,13 @@ u64 *sroce_seg_word(const struct sroce_seg *seg)
 	return IS_ALIGNED((uintptr_t)addr, sizeof(u64)) ? addr : NULL;
 }
 
-/* A place in a list of segments. */
+/* A place in a list of segments, and the piece of memory there. */
 struct cursor {
 	const struct sroce_seg	*seg;
 	const struct sroce_seg	*end;
 	u32			off;
+	u32			left;
+	void			*piece;
 };
 
 static void cursor_init(struct cursor *c, const struct sroce_seg *seg,
@@ -277,29 +279,36 @@ static void cursor_init(struct cursor *c, const struct sroce_seg *seg,
 	c->seg = seg;
 	c->end = seg + nseg;
 	c->off = skip;
+	c->left = 0;
 	while (c->seg < c->end && c->off >= c->seg->len)
 		c->off -= c->seg++->len;
 }
 
 /* The bytes from here on that lie one after the other; NULL at the end. */
-static void *cursor_piece(const struct cursor *c, u32 *len)
+static void *cursor_piece(struct cursor *c, u32 *len)
 {
-	size_t contig;
-	void *addr;
+	u64 contig;
 
 	/* Not reached if every length was checked; never a wild copy. */
 	if (WARN_ON_ONCE(c->seg == c->end))
 		return NULL;
 
-	addr = sroce_region_addr(c->seg->region, c->seg->iova + c->off,
-				 &contig);
-	*len = min_t(size_t, contig, c->seg->len - c->off);
+	/* The other end's pieces may be shorter. */
+	if (!c->left) {
+		contig = c->seg->len - c->off;
+		c->piece = sroce_region_addr(c->seg->region,
+					     c->seg->iova + c->off, &contig);
+		c->left = contig;
+	}
+	*len = c->left;
 
-	return addr;
+	return c->piece;
 }
 
 static void cursor_advance(struct cursor *c, u32 len)
 {
+	c->piece += len;
+	c->left -= len;
 	c->off += len;
 	if (c->off == c->seg->len) {
 		c->off = 0;

@@ -220,8 +220,6 @@ static int dmabuf_fault(struct sroce_region *region, u64 at, u64 len, u64 more,
 
 static void *dmabuf_addr(const struct sroce_region *region, u64 at, u64 *contig)
 {
-	*contig = region->length - at;
-
 	return region->dmabuf->first + at;
 }
 

@@ -58,8 +58,9 @@ struct sroce_gate {
  * @check: is there memory behind the range, which is within the region?  0 or
  *	   -ERANGE.  Any context.  NULL: all of the region is memory.
  * @addr: kernel virtual address of the byte that is @at bytes behind the
- *	  first; @contig is set to how many lie one after the other from there
- *	  on.  Held.  Any context.  NULL: &sroce_region.table tells.
+ *	  first; @contig says how many are wanted, and is set to how many of
+ *	  them lie one after the other.  Held.  Any context.  NULL:
+ *	  &sroce_region.table tells.
  * @hold: keep the range where it is until @unhold.  Bottom halves off, and so
  *	  until then, for a copy.  Returns a number above 0 that @unhold gets, or
  *	  -EAGAIN if memory of the range has to be made present first.  NULL: it
@@ -385,7 +386,7 @@ int sroce_table_set(struct sroce_table *table, u64 index, unsigned long entry);
 void sroce_table_coarsen(struct sroce_table *table, u64 *offset, u8 shift);
 void *sroce_table_addr(const struct sroce_table *table, u64 pos, u64 *left);
 void *sroce_region_addr(const struct sroce_region *region, u64 iova,
-			size_t *contig);
+			u64 *contig);
 
 /* copy.c */
 int sroce_segs_get(struct sroce_keys *keys, const struct ib_pd *pd, int access,

@@ -50,7 +50,7 @@
  * @start: user address of its first byte
  * @shift: log2 of the bytes of an entry
  * @gate: between lookups and the notifier
- * @blocks: user address >> ODP_SHIFT -> struct odp_block
+ * @blocks: block_index() -> struct odp_block
  * @mutex: serialises what changes @blocks
  * @reap: gives blocks back
  * @empty_lock: protects @empty
@@ -113,6 +113,12 @@ static atomic_long_t odp_nblocks;
 
 /* Takes away what isn't used. */
 static struct workqueue_struct *odp_wq;
+
+/* From 0 on: the tree of a small region is flat. */
+static unsigned long block_index(const struct sroce_odp *odp, unsigned long va)
+{
+	return (va >> ODP_SHIFT) - (odp->start >> ODP_SHIFT);
+}
 
 static unsigned int entry_index(const struct sroce_odp *odp, unsigned long va)
 {
@@ -234,7 +240,7 @@ static struct odp_block *block_create(struct sroce_odp *odp, unsigned long va)
 	if (err)
 		goto err_free;
 
-	err = xa_err(xa_store(&odp->blocks, va >> ODP_SHIFT, block,
+	err = xa_err(xa_store(&odp->blocks, block_index(odp, va), block,
 			      GFP_KERNEL_ACCOUNT));
 	if (err)
 		goto err_notifier;
@@ -264,7 +270,8 @@ static void block_destroy(struct odp_block *block)
 	spin_lock(&block->lock);
 	block_clear(block, 0, block_entries(odp) - 1);
 	spin_unlock(&block->lock);
-	xa_erase(&odp->blocks, block->mni.interval_tree.start >> ODP_SHIFT);
+	xa_erase(&odp->blocks,
+		 block_index(odp, block->mni.interval_tree.start));
 	mmu_interval_notifier_remove(&block->mni);
 
 	spin_lock(&odp->empty_lock);
@@ -281,7 +288,7 @@ static struct odp_block *block_get(struct sroce_odp *odp, unsigned long va)
 	struct odp_block *block;
 
 	mutex_lock(&odp->mutex);
-	block = xa_load(&odp->blocks, va >> ODP_SHIFT);
+	block = xa_load(&odp->blocks, block_index(odp, va));
 	if (!block)
 		block = block_create(odp, va);
 	if (!IS_ERR(block))
@@ -389,7 +396,7 @@ static bool odp_present(struct sroce_odp *odp, unsigned long va, u32 len,
 	rcu_read_lock();
 	while (va < end && present) {
 		struct odp_block *block = xa_load(&odp->blocks,
-						  va >> ODP_SHIFT);
+						  block_index(odp, va));
 		unsigned long stop = min(end, round_down(va, ODP_BLOCK) +
 					 ODP_BLOCK);
 
@@ -445,16 +452,17 @@ static void *odp_addr(const struct sroce_region *region, u64 at, u64 *contig)
 	unsigned int i = entry_index(odp, va);
 	struct odp_block *block;
 	unsigned long entry;
+	u64 len;
 
 	/* It is held, and so stays where it is. */
-	block = xa_load(&odp->blocks, va >> ODP_SHIFT);
+	block = xa_load(&odp->blocks, block_index(odp, va));
 	entry = READ_ONCE(block->entries[i]) & ENTRY_ADDR;
 
-	*contig = step - off;
-	while (++i < block_entries(odp) &&
-	       (READ_ONCE(block->entries[i]) & ENTRY_ADDR) ==
-	       entry + off + *contig)
-		*contig += step;
+	len = step - off;
+	while (len < *contig && ++i < block_entries(odp) &&
+	       (READ_ONCE(block->entries[i]) & ENTRY_ADDR) == entry + off + len)
+		len += step;
+	*contig = min(*contig, len);
 
 	return (void *)(entry + off);
 }

@@ -72,7 +72,7 @@ void sroce_segs_persist(const struct sroce_seg *seg, unsigned int nseg, u32 len)
 	for (; nseg-- && len; seg++) {
 		const struct sroce_region *region = seg->region;
 		u32 n = min(seg->len, len), off;
-		size_t contig;
+		u64 contig;
 
 		len -= n;
 		if (region->parent)
@@ -81,11 +81,11 @@ void sroce_segs_persist(const struct sroce_seg *seg, unsigned int nseg, u32 len)
 			continue;
 
 		for (off = 0; off < n; off += contig) {
-			void *addr = sroce_region_addr(seg->region,
-						       seg->iova + off,
-						       &contig);
+			void *addr;
 
-			contig = min_t(size_t, contig, n - off);
+			contig = n - off;
+			addr = sroce_region_addr(seg->region, seg->iova + off,
+						 &contig);
 			arch_wb_cache_pmem(addr, contig);
 		}
 		done = true;

@@ -20,8 +20,6 @@ static int phys_check(const struct sroce_region *region, u64 iova, u64 len)
 
 static void *phys_addr(const struct sroce_region *region, u64 at, u64 *contig)
 {
-	*contig = region->length - at;
-
 	return (void *)(uintptr_t)(region->iova + at);
 }
 

@@ -170,35 +170,31 @@ void *sroce_table_addr(const struct sroce_table *table, u64 pos, u64 *left)
 }
 
 /**
- * sroce_region_addr() - find a byte of a region
+ * sroce_region_addr() - find bytes of a region
  * @region: referenced, and held
- * @iova: of the byte, within the region
- * @contig: set to the number of bytes that lie one after the other from there
- *	    on, at least 1 and not beyond the region
+ * @iova: of the first, within the region
+ * @contig: how many are wanted, within the region; set to how many of them lie
+ *	    one after the other, at least 1
  *
  * Context: any.
- * Return: kernel virtual address of the byte.
+ * Return: kernel virtual address of the first.
  */
 void *sroce_region_addr(const struct sroce_region *region, u64 iova,
-			size_t *contig)
+			u64 *contig)
 {
 	u64 at = iova - region->iova;
 	void *addr;
 	u64 left;
 
-	if (region->parent) {
-		addr = sroce_region_addr(region->parent,
+	if (region->parent)
+		return sroce_region_addr(region->parent,
 					 region->parent_iova + at, contig);
-		*contig = min_t(u64, *contig, region->length - at);
-		return addr;
-	}
 
 	if (region->ops->addr)
-		addr = region->ops->addr(region, at, &left);
-	else
-		addr = sroce_table_addr(&region->table, region->offset + at,
-					&left);
-	*contig = min(left, region->length - at);
+		return region->ops->addr(region, at, contig);
+
+	addr = sroce_table_addr(&region->table, region->offset + at, &left);
+	*contig = min(*contig, left);
 
 	return addr;
 }
