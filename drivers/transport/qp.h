@@ -423,8 +423,8 @@ static inline u32 sroce_qp_unit(const struct sroce_qp *qp,
 /* actor.c */
 void sroce_qp_work(struct work_struct *work);
 void sroce_queue_work(struct work_struct *work);
-void sroce_qp_lock(struct sroce_qp *qp);
-void sroce_qp_unlock(struct sroce_qp *qp);
+void sroce_qp_lock(struct sroce_qp *qp) __acquires(&qp->token);
+void sroce_qp_unlock(struct sroce_qp *qp) __releases(&qp->token);
 void sroce_qp_kick(struct sroce_qp *qp, unsigned int event);
 void sroce_qp_drop_mail(struct sroce_qp *qp, bool close);
 
