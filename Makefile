@@ -4,9 +4,11 @@
 #   make modules_install installs it; make clean removes what was built
 #   make lib             builds lib/libsroce.so; make lib-install installs it (PREFIX=...)
 #   make build-all       builds for every kernel that the tests use (W=1 C=1)
+#   make deb             builds Debian packages: the module for dkms, the library
 #   make demo            shows the device at work, in a virtual machine
 #   make test            runs the selftests in one (KERNEL=6.12 TESTS="name ...")
 #   make test-debug      the same, in a kernel with KASAN, lockdep, kmemleak, ...
+#   make test-packages   builds, installs and purges the packages, in chroots
 #   make bench           measures it beside rdma_rxe, siw and TCP (QUICK=1)
 #   make check           style and static checks
 #
@@ -36,6 +38,12 @@ test:
 test-debug:
 	TESTS="$(TESTS)" scripts/test --kernel uml-debug
 
+test-packages:
+	scripts/test-packages
+
+deb:
+	scripts/deb
+
 demo:
 	scripts/demo
 
@@ -48,4 +56,4 @@ check:
 
 .DEFAULT_GOAL := modules
 .PHONY: modules modules_install install clean lib lib-install build-all test test-debug demo
-.PHONY: bench check
+.PHONY: test-packages deb bench check
