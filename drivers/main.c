@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The module, and `rdma link add NAME type sroce netdev IF`.
+ * The module, and `rdma link add NAME type sroce netdev IF`; with as_rxe also of
+ * type rxe.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/if_arp.h>
 #include <linux/if_vlan.h>
+#include <linux/kobject.h>
 #include <linux/module.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
+#include <linux/notifier.h>
 #include <linux/rcupdate.h>
+#include <linux/string.h>
 #include <rdma/rdma_netlink.h>
 
 #include "device.h"
 #include "transport/transport.h"
 #include "wire/wire.h"
+
+static bool as_rxe;
+module_param(as_rxe, bool, 0444);
+MODULE_PARM_DESC(as_rxe,
+		 "Serve `rdma link add ... type rxe' as well, and keep rdma_rxe out (default off)");
 
 /* netlink has no room for a reason here, so it goes to the log. */
 #define refuse(ndev, fmt, ...)						\
@@ -63,13 +72,85 @@ static struct rdma_link_ops sroce_link_ops = {
 	.newlink	= sroce_newlink,
 };
 
+static struct rdma_link_ops rxe_link_ops = {
+	.type		= "rxe",
+	.newlink	= sroce_newlink,
+};
+
+/*
+ * ib_core can't have a type of link twice: it warns, and the second to leave
+ * would corrupt its list.  So one of the two modules has to stay out.  Not with
+ * -EEXIST, which modprobe takes for "is loaded already".
+ */
+static int module_event(struct notifier_block *nb, unsigned long event,
+			void *ptr)
+{
+	const struct module *mod = ptr;
+
+	if (event != MODULE_STATE_COMING || strcmp(mod->name, "rdma_rxe"))
+		return NOTIFY_DONE;
+
+	pr_err("rdma_rxe can't be loaded: links of its type are served here (as_rxe)\n");
+
+	return notifier_from_errno(-EBUSY);
+}
+
+static struct notifier_block module_nb = {
+	.notifier_call = module_event,
+};
+
+static bool rdma_rxe_is_there(void)
+{
+	struct kobject *kobj;
+
+	if (IS_BUILTIN(CONFIG_RDMA_RXE))
+		return true;
+
+	kobj = kset_find_obj(THIS_MODULE->mkobj.kobj.kset, "rdma_rxe");
+	kobject_put(kobj);
+
+	return kobj;
+}
+
+static int __init register_links(void)
+{
+	if (as_rxe) {
+		if (rdma_rxe_is_there()) {
+			pr_err("as_rxe: rdma_rxe is loaded; unload it first\n");
+			return -EBUSY;
+		}
+		rdma_link_register(&rxe_link_ops);
+	}
+	rdma_link_register(&sroce_link_ops);
+
+	return 0;
+}
+
+/* Waits for those who are adding a link. */
+static void unregister_links(void)
+{
+	rdma_link_unregister(&sroce_link_ops);
+	if (as_rxe)
+		rdma_link_unregister(&rxe_link_ops);
+}
+
 static int __init sroce_init(void)
 {
 	int err;
 
+	/*
+	 * First, and looked for what was there before last: a module that has
+	 * passed the notifier needs some time to be seen.
+	 */
+	if (as_rxe) {
+		err = register_module_notifier(&module_nb);
+		if (err)
+			return err;
+	}
+
 	err = sroce_odp_init();
 	if (err)
-		return err;
+		goto err_notifier;
 
 	err = sroce_transport_init();
 	if (err)
@@ -83,28 +164,36 @@ static int __init sroce_init(void)
 	if (err)
 		goto err_wire;
 
-	rdma_link_register(&sroce_link_ops);
+	err = register_links();
+	if (err)
+		goto err_device;
 
 	return 0;
 
+err_device:
+	sroce_device_exit();
 err_wire:
 	sroce_wire_exit();
 err_transport:
 	sroce_transport_exit();
 err_odp:
 	sroce_odp_exit();
+err_notifier:
+	if (as_rxe)
+		unregister_module_notifier(&module_nb);
 	return err;
 }
 
 static void __exit sroce_exit(void)
 {
-	/* Waits for those who are adding a link. */
-	rdma_link_unregister(&sroce_link_ops);
+	unregister_links();
 
 	sroce_device_exit();
 	sroce_wire_exit();
 	sroce_transport_exit();
 	sroce_odp_exit();
+	if (as_rxe)
+		unregister_module_notifier(&module_nb);
 
 	/* Functions of ours may still be due after a grace period. */
 	rcu_barrier();

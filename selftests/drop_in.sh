@@ -1,0 +1,178 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# In the place of rdma_rxe: scripts that ask for it get sroce, and never both.
+set -u
+# shellcheck source=lib/common.sh
+. "$(dirname "$0")/lib/common.sh"
+
+CONF=/etc/modprobe.d/sroce-as-rxe.conf
+
+start()
+{
+	[ "$TYPE" = sroce ] || skip "of sroce"
+	if [ -d /sys/module/rdma_rxe ] && ! [ -e /sys/module/rdma_rxe/initstate ]; then
+		skip "rdma_rxe is built in"
+	fi
+	load_core
+	rmmod rdma_rxe 2>/dev/null
+	unload || fail "sroce does not unload"
+	modinfo sroce >/dev/null 2>&1 || skip "the module isn't installed here"
+	topo_single
+}
+
+# What the packages install; until the end of the case.
+configure()
+{
+	mkdir -p /etc/modprobe.d
+	cp "$HERE/../modprobe.d/sroce-as-rxe.conf" "$CONF" || fail "no configuration"
+	trap 'rm -f $CONF' EXIT
+}
+
+have_rxe() { modinfo rdma_rxe >/dev/null 2>&1 || skip "no rdma_rxe here"; }
+
+is_loaded() { [ -d "/sys/module/$1" ]; }
+
+# served_by MODULE [DEVICE]
+served_by()
+{
+	local by=$1 dev=${2:-t0} other=rdma_rxe
+
+	[ "$by" = sroce ] || other=sroce
+	is_loaded "$by" || fail "$by isn't loaded"
+	# the counter of messages in memory is sroce's alone
+	if [ -e "/sys/class/infiniband/$dev/ports/1/hw_counters/same_host_slices" ]; then
+		[ "$by" = sroce ] || fail "$dev is sroce's"
+	else
+		[ "$by" != sroce ] || fail "$dev isn't sroce's"
+	fi
+	[ "${3:-}" = both ] || ! is_loaded "$other" || fail "$other is loaded as well"
+}
+
+# Runs the script with a program in its way that writes down who serves the device.
+# A driver's use count tells nothing: devices can be taken from under those who have
+# them open.
+run_script()
+{
+	local dir=$WORK/bin real
+
+	need ibv_rc_pingpong
+	real=$(command -v ibv_rc_pingpong)
+	mkdir -p "$dir"
+	cat >"$dir/ibv_rc_pingpong" <<-SH
+		#!/bin/sh
+		sys=/sys/class/infiniband/t0
+		$real "\$@" || exit
+		{
+			ls -d /sys/module/sroce /sys/module/rdma_rxe
+			cat \$sys/node_desc \$sys/ports/1/hw_counters/same_host_slices
+		} >$WORK/served 2>/dev/null
+		exit 0
+	SH
+	chmod +x "$dir/ibv_rc_pingpong"
+	rm -f "$WORK/served"
+	must "the script" env PATH="$dir:$PATH" timeout "$(slow 60)" \
+		"$LIB/rxe_script.sh" t0 st0
+	# shellcheck disable=SC2046 # one line
+	note "while it ran:" $(cat "$WORK/served")
+	! dev_there t0 || fail "t0 is left"
+	! is_loaded sroce || fail "sroce is left"
+	! is_loaded rdma_rxe || fail "rdma_rxe is left"
+}
+
+script()
+{
+	start
+	configure
+	run_script
+	grep -qx /sys/module/sroce "$WORK/served" || fail "sroce isn't loaded"
+	! grep -q rdma_rxe "$WORK/served" || fail "rdma_rxe is loaded"
+	grep -qx sroce "$WORK/served" || fail "the device isn't sroce's"
+	# 100 messages each way, that went through it
+	[ "$(tail -n 1 "$WORK/served")" -ge 200 ] || fail "they went another way"
+}
+
+# It is a script for rdma_rxe, which serves it without the configuration.
+script_on_rdma_rxe()
+{
+	start
+	have_rxe
+	run_script
+	grep -qx /sys/module/rdma_rxe "$WORK/served" || fail "rdma_rxe isn't loaded"
+	! grep -q sroce "$WORK/served" || fail "sroce is there"
+}
+
+# `rdma link add` alone: the kernel asks for the module
+autoload()
+{
+	start
+	configure
+	must "link add" dev_add t0 st0 '' rxe
+	served_by sroce
+	port_active t0 || fail "not active"
+}
+
+both_types()
+{
+	start
+	configure
+	must "load" modprobe rdma_rxe
+	ip link add st8 type veth peer name st9
+	must "link add, type rxe" dev_add t0 st0 '' rxe
+	must "link add, type sroce" dev_add t1 st8
+	served_by sroce t0
+	served_by sroce t1
+	refused "another on the same netdev" dev_add t2 st0
+	said "another on the same netdev" exist
+	wait_gids t0
+	check "works" env SROCE_DEV=t0 "$HERE/rc_ops" lists pads
+}
+
+# Without the option type rxe isn't ours.
+off_by_default()
+{
+	start
+	have_rxe
+	must "load" load
+	[ "$(cat /sys/module/sroce/parameters/as_rxe)" = N ] || fail "as_rxe is on"
+	must "load rdma_rxe" modprobe rdma_rxe
+	ip link add st8 type veth peer name st9
+	dev_add t0 st8 '' rxe && served_by rdma_rxe t0 both
+	must "unload rdma_rxe" bounded 30 rmmod rdma_rxe
+}
+
+rdma_rxe_second()
+{
+	start
+	have_rxe
+	must "load" insmod "$KO" as_rxe=1
+	must "link add" dev_add t0 st0 '' rxe
+	klog_mark "$RANDOM"
+	refused "rdma_rxe" modprobe rdma_rxe
+	said "rdma_rxe" busy
+	klog_since | grep -q "rdma_rxe can't be loaded" || fail "the log doesn't say why"
+	served_by sroce
+	must "unload" bounded 30 rmmod sroce
+	must "load rdma_rxe then" modprobe rdma_rxe
+	must "unload rdma_rxe" bounded 30 rmmod rdma_rxe
+}
+
+rdma_rxe_first()
+{
+	start
+	have_rxe
+	must "load rdma_rxe" modprobe rdma_rxe
+	must "link add" dev_add t0 st0 '' rxe
+	klog_mark "$RANDOM"
+	refused "sroce as_rxe=1" insmod "$KO" as_rxe=1
+	said "sroce as_rxe=1" busy
+	klog_since | grep -q 'rdma_rxe is loaded' || fail "the log doesn't say why"
+	served_by rdma_rxe
+	must "link delete" dev_del t0
+	must "unload rdma_rxe" bounded 30 rmmod rdma_rxe
+	must "load sroce then" insmod "$KO" as_rxe=1
+	must "link add again" dev_add t0 st0 '' rxe
+	served_by sroce
+}
+
+cases script script_on_rdma_rxe autoload both_types off_by_default rdma_rxe_second \
+	rdma_rxe_first
