@@ -73,7 +73,10 @@ static uint32_t odp_rc(void)
 	return ex().odp_caps.per_transport_caps.rc_odp_caps;
 }
 
-/* Does the kernel know the call?  Without arguments it can't get far. */
+/*
+ * Does the kernel know the call?  Without arguments it can't get far.  Enough for
+ * an object that isn't there without the driver; methods may be, and refuse.
+ */
 static bool knows(unsigned int object, unsigned int method)
 {
 	struct uverbs_call call;
@@ -161,14 +164,62 @@ PROBE(k_odp_implicit, ex().odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT)
 PROBE(p_odp_implicit, odp(NULL, SIZE_MAX))
 PROBE(k_odp_atomic, odp_rc() & IBV_ODP_SUPPORT_ATOMIC)
 PROBE(k_odp_flush, odp_rc() & ODP_FLUSH && odp_rc() & ODP_ATOMIC_WRITE)
-PROBE(k_advise_mr, knows(OBJECT_MR, ADVISE_MR))
 PROBE(k_rereg_mr, knows_command(IB_USER_VERBS_CMD_REREG_MR))
-PROBE(k_dmabuf, knows(OBJECT_MR, REG_DMABUF_MR))
-PROBE(k_reg_mr_ioctl, knows(OBJECT_MR, REG_MR))
 PROBE(k_dma_handles, knows(OBJECT_DMAH, ALLOC_DMAH))
 PROBE(k_counters, says("rdma statistic show link %s/1", "drop_icrc [0-9]"))
 PROBE(k_qp_counters, says("rdma statistic qp mode link %s/1", "auto (off|type)"))
 PROBE(k_as_rxe, !access("/sys/module/sroce/parameters/as_rxe", R_OK))
+
+static bool k_advise_mr(void)
+{
+	struct buf b = buf_new(pd_new(A), 4096, IBV_ACCESS_ON_DEMAND);
+	struct ibv_sge sg = { (uintptr_t)b.p, 1, b.mr->lkey };
+	struct uverbs_call call;
+
+	uverbs_begin(&call, OBJECT_MR, ADVISE_MR);
+	uverbs_object(&call, ADVISE_PD, b.mr->pd->handle);
+	uverbs_value(&call, ADVISE_ADVICE, IBV_ADVISE_MR_ADVICE_PREFETCH, 8);
+	uverbs_value(&call, ADVISE_FLAGS, IBV_ADVISE_MR_FLAG_FLUSH, 4);
+	uverbs_in(&call, ADVISE_SGES, &sg, sizeof(sg));
+	return !uverbs_do(&call, A->ctx->cmd_fd);
+}
+
+/* What has come as far as the descriptor, which is none, would have worked. */
+static bool k_dmabuf(void)
+{
+	struct uverbs_call call;
+	uint32_t key;
+
+	uverbs_begin(&call, OBJECT_MR, REG_DMABUF_MR);
+	uverbs_object(&call, DMABUF_HANDLE, 0);
+	uverbs_object(&call, DMABUF_PD, pd_new(A)->handle);
+	uverbs_value(&call, DMABUF_OFFSET, 0, 8);
+	uverbs_value(&call, DMABUF_LENGTH, 4096, 8);
+	uverbs_value(&call, DMABUF_IOVA, 0, 8);
+	uverbs_value(&call, DMABUF_FD, (uint32_t)-1, 4);
+	uverbs_value(&call, DMABUF_ACCESS, 0, 4);
+	uverbs_out(&call, DMABUF_LKEY, &key, 4);
+	uverbs_out(&call, DMABUF_RKEY, &key, 4);
+	return uverbs_do(&call, A->ctx->cmd_fd) == EBADF;
+}
+
+static bool k_reg_mr_ioctl(void)
+{
+	struct uverbs_call call;
+	uint32_t key;
+
+	uverbs_begin(&call, OBJECT_MR, REG_MR);
+	uverbs_object(&call, REG_HANDLE, 0);
+	uverbs_object(&call, REG_PD, pd_new(A)->handle);
+	uverbs_value(&call, REG_IOVA, 0, 8);
+	uverbs_value(&call, REG_LENGTH, 4096, 8);
+	uverbs_value(&call, REG_ACCESS, 0, 4);
+	uverbs_object(&call, REG_FD, -1);
+	uverbs_value(&call, REG_FD_OFFSET, 0, 8);
+	uverbs_out(&call, REG_LKEY, &key, 4);
+	uverbs_out(&call, REG_RKEY, &key, 4);
+	return uverbs_do(&call, A->ctx->cmd_fd) == EBADF;
+}
 
 static bool p_srq(void)
 {
