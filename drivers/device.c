@@ -22,6 +22,7 @@
 
 #include "compat/compat.h"
 #include "device.h"
+#include "verbs/verbs.h"
 #include "wire/wire.h"
 
 /* Protects the list, and writes to sroce_dev.ndev.  Process context only. */
@@ -42,11 +43,6 @@ static void fence_work(struct work_struct *work)
 
 	ib_unregister_device(&dev->ib);
 	put_device(&dev->ib.dev);
-}
-
-static bool netdev_is_up(const struct net_device *ndev)
-{
-	return netif_running(ndev) && netif_carrier_ok(ndev);
 }
 
 /* May be called again, and by several at once; one of them finds a netdev. */
@@ -91,7 +87,7 @@ static int attach_netdev(struct sroce_dev *dev, struct net_device *ndev)
 		netdev_hold(ndev, &dev->ndev_tracker, GFP_ATOMIC);
 		rcu_assign_pointer(dev->ndev, ndev);
 		list_add_tail_rcu(&dev->link, &sroce_devs);
-		dev->port_up = netdev_is_up(ndev);
+		dev->port_up = sroce_port_is_active(ndev);
 	}
 	spin_unlock(&sroce_devs_lock);
 	rtnl_unlock();
@@ -283,7 +279,7 @@ struct net_device *sroce_get_netdev(struct ib_device *ib, u32 port)
  * @dev: device
  *
  * Context: any.
- * Return: the netdev exists and is up.
+ * Return: the netdev exists, is up, and has an MTU that packets fit.
  */
 bool sroce_dev_is_up(struct sroce_dev *dev)
 {
@@ -292,7 +288,7 @@ bool sroce_dev_is_up(struct sroce_dev *dev)
 
 	rcu_read_lock();
 	ndev = rcu_dereference(dev->ndev);
-	up = ndev && netif_running(ndev);
+	up = ndev && netif_running(ndev) && sroce_mtu(READ_ONCE(ndev->mtu));
 	rcu_read_unlock();
 
 	return up;
@@ -423,7 +419,7 @@ static void update_port(struct sroce_dev *dev, const struct net_device *ndev)
 		.device			= &dev->ib,
 		.element.port_num	= 1,
 	};
-	bool up = netdev_is_up(ndev);
+	bool up = sroce_port_is_active(ndev);
 
 	ASSERT_RTNL();
 
@@ -476,6 +472,7 @@ static int netdev_event(struct notifier_block *nb, unsigned long event,
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
+	case NETDEV_CHANGEMTU:
 		update_port(dev, ndev);
 		break;
 	case NETDEV_UNREGISTER:

@@ -121,13 +121,32 @@ int sroce_query_device(struct ib_device *ib, struct ib_device_attr *attr,
 	return 0;
 }
 
-/* The largest IB MTU whose packets fit the netdev, 0 if none does. */
-static enum ib_mtu mtu_fitting(unsigned int mtu)
+/**
+ * sroce_mtu() - what a netdev's MTU allows for
+ * @mtu: of the netdev, bytes
+ *
+ * Context: any.
+ * Return: the largest IB MTU whose packets fit, 0 if none does.
+ */
+enum ib_mtu sroce_mtu(unsigned int mtu)
 {
 	if (mtu < OVERHEAD + ib_mtu_enum_to_int(IB_MTU_256))
 		return 0;
 
 	return ib_mtu_int_to_enum(mtu - OVERHEAD);
+}
+
+/**
+ * sroce_port_is_active() - can the port of a netdev's device speak?
+ * @ndev: netdev
+ *
+ * Context: any.
+ * Return: it is up, has a carrier and an MTU that the smallest packets fit.
+ */
+bool sroce_port_is_active(const struct net_device *ndev)
+{
+	return netif_running(ndev) && netif_carrier_ok(ndev) &&
+	       sroce_mtu(READ_ONCE(ndev->mtu));
 }
 
 static void query_speed(struct ib_device *ib, u32 port,
@@ -178,13 +197,13 @@ int sroce_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 
 	ndev = sroce_dev_netdev(dev);
 	if (ndev) {
-		mtu = mtu_fitting(READ_ONCE(ndev->mtu));
+		mtu = sroce_mtu(READ_ONCE(ndev->mtu));
 		if (mtu)
 			attr->active_mtu = mtu;
 
 		if (netif_running(ndev)) {
 			attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
-			if (mtu && netif_carrier_ok(ndev)) {
+			if (sroce_port_is_active(ndev)) {
 				attr->state = IB_PORT_ACTIVE;
 				attr->phys_state = IB_PORT_PHYS_STATE_LINK_UP;
 			}

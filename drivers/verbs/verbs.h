@@ -71,6 +71,8 @@ static inline struct sroce_qp *to_sroce_qp(struct ib_qp *ibqp)
 /* port.c: device, port, GID and P_Key queries */
 int sroce_query_device(struct ib_device *ib, struct ib_device_attr *attr,
 		       struct ib_udata *udata);
+enum ib_mtu sroce_mtu(unsigned int mtu);
+bool sroce_port_is_active(const struct net_device *ndev);
 int sroce_query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr);
 int sroce_get_port_immutable(struct ib_device *ib, u32 port,
 			     struct ib_port_immutable *immutable);
