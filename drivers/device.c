@@ -296,13 +296,14 @@ bool sroce_dev_is_up(struct sroce_dev *dev)
 
 /* Zero: the entry is unused. */
 static void set_gid(struct sroce_dev *dev, unsigned int index,
-		    const union ib_gid *gid)
+		    const union ib_gid *gid, int ifindex)
 {
 	if (index >= SROCE_GID_TABLE_LEN)
 		return;
 
 	write_seqlock_bh(&dev->gid_lock);
 	memcpy(&dev->gids[index], gid, sizeof(*gid));
+	dev->gid_ndevs[index] = ifindex;
 	while (dev->gid_end && ipv6_addr_any(&dev->gids[dev->gid_end - 1]))
 		dev->gid_end--;
 	if (!ipv6_addr_any(&dev->gids[index]))
@@ -322,7 +323,14 @@ static void set_gid(struct sroce_dev *dev, unsigned int index,
  */
 int sroce_add_gid(const struct ib_gid_attr *attr, void **context)
 {
-	set_gid(to_sroce_dev(attr->device), attr->index, &attr->gid);
+	const struct net_device *ndev;
+	int ifindex;
+
+	rcu_read_lock();
+	ndev = rcu_dereference(attr->ndev);
+	ifindex = ndev ? ndev->ifindex : 0;
+	rcu_read_unlock();
+	set_gid(to_sroce_dev(attr->device), attr->index, &attr->gid, ifindex);
 
 	return 0;
 }
@@ -337,7 +345,7 @@ int sroce_add_gid(const struct ib_gid_attr *attr, void **context)
  */
 int sroce_del_gid(const struct ib_gid_attr *attr, void **context)
 {
-	set_gid(to_sroce_dev(attr->device), attr->index, &zgid);
+	set_gid(to_sroce_dev(attr->device), attr->index, &zgid, 0);
 
 	return 0;
 }
@@ -358,11 +366,13 @@ unsigned int sroce_dev_gid_gen(struct sroce_dev *dev)
  * sroce_dev_has_gid() - is an address one of the device's own?
  * @dev: device
  * @gid: address, IPv4 as v4-mapped; not zero
+ * @ifindex: of the netdev that has to have it; 0: any
  *
  * Context: softirq or process.
  * Return: whether it is.
  */
-bool sroce_dev_has_gid(struct sroce_dev *dev, const struct in6_addr *gid)
+bool sroce_dev_has_gid(struct sroce_dev *dev, const struct in6_addr *gid,
+		       int ifindex)
 {
 	unsigned int seq, i;
 	bool found;
@@ -371,7 +381,8 @@ bool sroce_dev_has_gid(struct sroce_dev *dev, const struct in6_addr *gid)
 		seq = read_seqbegin(&dev->gid_lock);
 		found = false;
 		for (i = 0; i < READ_ONCE(dev->gid_end) && !found; i++)
-			found = ipv6_addr_equal(&dev->gids[i], gid);
+			found = ipv6_addr_equal(&dev->gids[i], gid) &&
+				(!ifindex || dev->gid_ndevs[i] == ifindex);
 	} while (read_seqretry(&dev->gid_lock, seq));
 
 	return found;
@@ -398,7 +409,7 @@ struct sroce_dev *sroce_dev_by_addr(const struct sroce_net *sn,
 		if (dev->net != sn)
 			continue;
 		if (mcast ? !sroce_mcast_is_for(dev, ndev, addr) :
-			    !sroce_dev_has_gid(dev, addr))
+			    !sroce_dev_has_gid(dev, addr, 0))
 			continue;
 		if (rcu_access_pointer(dev->ndev) == ndev)
 			return dev;

@@ -72,6 +72,8 @@ struct sroce_mcast {
  * @ndev_tracker: of the reference on @ndev
  * @gid_lock: protects @gids; its sequence tells whether they have changed
  * @gids: the port's GIDs, IPv4 as v4-mapped; unused entries are 0
+ * @gid_ndevs: ifindex of the netdev that has the address: the device's own, or one
+ *	       above it, as a VLAN
  * @gid_end: one past the last entry in use
  * @keys: the lkeys and rkeys of this device
  * @mcast: multicast groups
@@ -99,6 +101,7 @@ struct sroce_dev {
 	struct work_struct		fence;
 	seqlock_t			gid_lock;
 	struct in6_addr			gids[SROCE_GID_TABLE_LEN];
+	int				gid_ndevs[SROCE_GID_TABLE_LEN];
 	unsigned int			gid_end;
 	struct sroce_keys		keys;
 	struct sroce_mcast		mcast;
@@ -125,7 +128,8 @@ static inline struct sroce_dev *to_sroce_dev(struct ib_device *ib)
 struct net_device *sroce_dev_netdev(struct sroce_dev *dev);
 bool sroce_dev_is_up(struct sroce_dev *dev);
 unsigned int sroce_dev_gid_gen(struct sroce_dev *dev);
-bool sroce_dev_has_gid(struct sroce_dev *dev, const struct in6_addr *gid);
+bool sroce_dev_has_gid(struct sroce_dev *dev, const struct in6_addr *gid,
+		       int ifindex);
 struct sroce_dev *sroce_dev_by_addr(const struct sroce_net *sn,
 				    const struct net_device *ndev,
 				    const struct in6_addr *addr);

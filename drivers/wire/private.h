@@ -84,6 +84,7 @@ bool sroce_icrc_ok(const struct sk_buff *skb, bool ipv4);
 
 /* route.c */
 struct dst_entry *sroce_av_route(struct sroce_dev *dev, struct sroce_av *av);
+bool sroce_av_has_source(struct sroce_dev *dev, struct sroce_av *av);
 bool sroce_av_is_local(struct sroce_dev *dev, struct sroce_av *av);
 u8 sroce_av_hop_limit(const struct sroce_av *av);
 

@@ -20,6 +20,11 @@
 /* Bits of a flow label, and of the UDP source ports made of it. */
 #define FLOW_LABEL_BITS	20
 
+/* In sroce_av.gid_state, below the generation of the GID table. */
+#define GID_LOCAL	BIT(0)	/* the destination is the device's own */
+#define GID_SOURCE	BIT(1)	/* so is, still, the source */
+#define GID_GEN_SHIFT	1	/* a generation is an even number */
+
 /**
  * sroce_av_create() - make an address vector
  * @dev: device
@@ -39,6 +44,7 @@ struct sroce_av *sroce_av_create(struct sroce_dev *dev,
 				 gfp_t gfp)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
+	const struct net_device *ndev;
 	struct sroce_av *av;
 	u32 flow;
 
@@ -67,8 +73,13 @@ struct sroce_av *sroce_av_create(struct sroce_dev *dev,
 	/* IBTA Annex A17.9.1.3: the port is the flow's entropy. */
 	flow = grh->flow_label ?: hash_32(qpn, FLOW_LABEL_BITS);
 	av->sport = rdma_flow_label_to_udp_sport(flow);
+	/* The VLAN's, if it is a VLAN that has the GID. */
+	rcu_read_lock();
+	ndev = rcu_dereference(grh->sgid_attr->ndev);
+	av->oif = ndev ? ndev->ifindex : 0;
+	rcu_read_unlock();
 	/* Of another generation: to be found out. */
-	av->local_gen = sroce_dev_gid_gen(dev) - 2;
+	av->gid_state = (sroce_dev_gid_gen(dev) - 2) << GID_GEN_SHIFT;
 	refcount_set(&av->refs, 1);
 	rdma_copy_ah_attr(&av->attr, attr);
 
@@ -126,6 +137,40 @@ u8 sroce_av_hop_limit(const struct sroce_av *av)
 	return av->attr.grh.hop_limit ?: IPDEFTTL;
 }
 
+/* One word, as those who share an AH may find this out at the same time. */
+static unsigned int gid_state(struct sroce_dev *dev, struct sroce_av *av)
+{
+	unsigned int gen = sroce_dev_gid_gen(dev) << GID_GEN_SHIFT;
+	unsigned int state = READ_ONCE(av->gid_state);
+
+	if ((state & ~(GID_LOCAL | GID_SOURCE)) != gen) {
+		state = gen;
+		if (sroce_dev_has_gid(dev, &av->daddr, 0))
+			state |= GID_LOCAL;
+		if (av->oif && sroce_dev_has_gid(dev, &av->saddr, av->oif))
+			state |= GID_SOURCE;
+		WRITE_ONCE(av->gid_state, state);
+	}
+
+	return state;
+}
+
+/**
+ * sroce_av_has_source() - does the device have the source address?
+ * @dev: device
+ * @av: address vector
+ *
+ * It may have gone, and it may come back: an IPv6 address does, when its netdev
+ * goes down and up.
+ *
+ * Context: softirq or process.
+ * Return: it is a GID, and of the netdev that it was of.
+ */
+bool sroce_av_has_source(struct sroce_dev *dev, struct sroce_av *av)
+{
+	return gid_state(dev, av) & GID_SOURCE;
+}
+
 /**
  * sroce_av_is_local() - does it lead to the device itself?
  * @dev: device
@@ -136,21 +181,13 @@ u8 sroce_av_hop_limit(const struct sroce_av *av)
  */
 bool sroce_av_is_local(struct sroce_dev *dev, struct sroce_av *av)
 {
-	unsigned int gen = sroce_dev_gid_gen(dev);
-	unsigned int local = READ_ONCE(av->local_gen);
-
-	if ((local & ~1u) != gen) {
-		local = gen | sroce_dev_has_gid(dev, &av->daddr);
-		WRITE_ONCE(av->local_gen, local);
-	}
-
-	return local & 1;
+	return gid_state(dev, av) & GID_LOCAL;
 }
 
-static struct dst_entry *route4(struct sroce_av *av, struct net *net, int oif)
+static struct dst_entry *route4(struct sroce_av *av, struct net *net)
 {
 	struct flowi4 fl4 = {
-		.flowi4_oif	= oif,
+		.flowi4_oif	= av->oif,
 		.flowi4_proto	= IPPROTO_UDP,
 		.saddr		= av->saddr.s6_addr32[3],
 		.daddr		= av->daddr.s6_addr32[3],
@@ -173,11 +210,11 @@ static struct dst_entry *route4(struct sroce_av *av, struct net *net, int oif)
 	return &rt->dst;
 }
 
-static struct dst_entry *route6(struct sroce_av *av, struct net *net, int oif)
+static struct dst_entry *route6(struct sroce_av *av, struct net *net)
 {
 	const struct ib_global_route *grh = &av->attr.grh;
 	struct flowi6 fl6 = {
-		.flowi6_oif	= oif,
+		.flowi6_oif	= av->oif,
 		.flowi6_proto	= IPPROTO_UDP,
 		.saddr		= av->saddr,
 		.daddr		= av->daddr,
@@ -219,11 +256,9 @@ static struct dst_entry *route6(struct sroce_av *av, struct net *net, int oif)
  */
 struct dst_entry *sroce_av_route(struct sroce_dev *dev, struct sroce_av *av)
 {
-	struct net_device *ndev;
 	struct dst_entry *dst;
 	struct in6_addr saddr6;
 	__be32 saddr4;
-	int oif;
 
 	if (av->ipv4) {
 		struct rtable *rt = dst_cache_get_ip4(&av->dst, &saddr4);
@@ -235,14 +270,6 @@ struct dst_entry *sroce_av_route(struct sroce_dev *dev, struct sroce_av *av)
 	if (dst)
 		return dst;
 
-	/* The VLAN's, if it is a VLAN that has the GID. */
-	rcu_read_lock();
-	ndev = rdma_read_gid_attr_ndev_rcu(av->attr.grh.sgid_attr);
-	oif = IS_ERR(ndev) ? 0 : ndev->ifindex;
-	rcu_read_unlock();
-	if (!oif)
-		return NULL;
-
-	return av->ipv4 ? route4(av, dev->net->net, oif) :
-			  route6(av, dev->net->net, oif);
+	return av->ipv4 ? route4(av, dev->net->net) :
+			  route6(av, dev->net->net);
 }

@@ -81,7 +81,7 @@ void sroce_tx_begin(struct sroce_tx *tx, struct sroce_dev *dev,
 	local_bh_disable();
 
 	/* Not even to itself does a device speak when it is down. */
-	if (!sroce_dev_is_up(dev))
+	if (!sroce_dev_is_up(dev) || !sroce_av_has_source(dev, av))
 		return;
 
 	if (READ_ONCE(short_path) && sroce_av_is_local(dev, av)) {
@@ -90,8 +90,11 @@ void sroce_tx_begin(struct sroce_tx *tx, struct sroce_dev *dev,
 	}
 
 	tx->dst = sroce_av_route(dev, av);
-	if (tx->dst)
-		tx->path = SROCE_PATH_WIRE;
+	if (!tx->dst)
+		return;
+
+	tx->path = SROCE_PATH_WIRE;
+	tx->mtu = dst_mtu(tx->dst);
 }
 
 /**
@@ -323,6 +326,13 @@ static int wire_send(struct sroce_tx *tx, const struct sroce_pkt *pkt)
 			   sroce_body_len(pkt->payload.len);
 	struct sk_buff *skb;
 
+	/*
+	 * Packets aren't to be fragmented.  IP would drop it as well, but tell
+	 * its own host of that, which would believe it for minutes.
+	 */
+	if (sroce_ip_len(tx->av->ipv4) + sizeof(struct udphdr) + len > tx->mtu)
+		return -EMSGSIZE;
+
 	if (tx->npkts == MAX_BURST || tx->bytes + len > MAX_BURST_BYTES)
 		flush(tx);
 
@@ -350,8 +360,8 @@ static int wire_send(struct sroce_tx *tx, const struct sroce_pkt *pkt)
  * For the caller an error is a packet that got lost.
  *
  * Context: between sroce_tx_begin() and sroce_tx_end().
- * Return: 0; -ENETUNREACH without a path; -ENOMEM; -ENOENT if the QP on the
- * same device doesn't exist.
+ * Return: 0; -ENETUNREACH without a path; -EMSGSIZE if it is too large for that;
+ * -ENOMEM; -ENOENT if the QP on the same device doesn't exist.
  */
 int sroce_tx_add(struct sroce_tx *tx, struct sroce_pkt *pkt)
 {

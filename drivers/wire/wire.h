@@ -30,8 +30,9 @@ struct sroce_stats;
  * @daddr: destination address, likewise
  * @ipv4: the packets are IPv4
  * @mcast: @daddr is a group
- * @local_gen: whether @daddr is one of our own device's addresses, in bit 0, and
- *	       the generation of its GID table that this is true of
+ * @oif: netdev that has @saddr: the device's own, or one above it, as a VLAN
+ * @gid_state: what the GID table says about @saddr and @daddr, and the generation
+ *	       of the table that this is true of; see route.c
  * @sport: UDP source port, the flow's entropy
  * @dst: route and neighbour
  * @refs: AHs are looked up under RCU by number while a destroy may run
@@ -44,7 +45,8 @@ struct sroce_av {
 	struct in6_addr		daddr;
 	bool			ipv4;
 	bool			mcast;
-	unsigned int		local_gen;
+	int			oif;
+	unsigned int		gid_state;
 	u16			sport;
 	struct dst_cache	dst;
 	refcount_t		refs;
@@ -68,6 +70,7 @@ enum sroce_path {
  * @stats: where to count
  * @path: where @av leads; decided once for the burst
  * @dst: route there, referenced, if @path is SROCE_PATH_WIRE
+ * @mtu: of IP packets that go there
  * @head: packets that are built and not sent yet
  * @tail: the last of them
  * @npkts: how many they are
@@ -81,6 +84,7 @@ struct sroce_tx {
 	struct sroce_stats __percpu *stats;
 	enum sroce_path		path;
 	struct dst_entry	*dst;
+	unsigned int		mtu;
 	struct sk_buff		*head;
 	struct sk_buff		*tail;
 	unsigned int		npkts;
