@@ -1,0 +1,349 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Kinds of netdevs: a device on each works, or is refused with a reason.
+set -u
+# shellcheck source=lib/common.sh
+. "$(dirname "$0")/lib/common.sh"
+# shellcheck source=lib/net.sh
+. "$LIB/net.sh"
+
+# two namespaces, joined by sta and stb without addresses
+ends_only()
+{
+	local ns
+
+	need_netns
+	load || fail "cannot load the module"
+	for ns in stA stB; do
+		ip netns add "$ns"
+		ip -n "$ns" link set lo up
+	done
+	[ "${1:-}" != apart ] || return 0
+	ip link add sta mtu 4500 netns stA type veth peer name stb netns stB
+	for ns in A:sta B:stb; do
+		quiet_netdev "st${ns%:*}" "${ns#*:}"
+		ip -n "st${ns%:*}" link set "${ns#*:}" mtu 4500 up
+	done
+}
+
+# make NS ARGUMENTS OF ip link add...: or there is no such kind
+make()
+{
+	local ns=$1
+	shift
+	modprobe -q "${KIND:-}"
+	ip -n "$ns" link add "$@" 2>"$WORK/words" ||
+		skip "this kernel has none: $(head -n 1 "$WORK/words")"
+}
+
+# addresses NS NETDEV HOST
+addresses()
+{
+	quiet_netdev "$1" "$2"
+	ip -n "$1" link set "$2" up
+	ip -n "$1" addr add "10.77.0.$3/24" dev "$2"
+	ip -n "$1" addr add "fd77::$3/64" dev "$2" nodad
+}
+
+# flows_work [DEVICE DEVICE [HOST HOST]]: over both families
+flows_work()
+{
+	local a=${1:-ta} b=${2:-tb} h=${3:-1} k=${4:-2}
+	flow v4 SROCE_DEV="$a" SROCE_DEV2="$b" FLOW_SIP="10.77.0.$h" FLOW_DIP="10.77.0.$k"
+	flow v6 SROCE_DEV="$b" SROCE_DEV2="$a" FLOW_SIP="fd77::$k" FLOW_DIP="fd77::$h"
+	moves v4 "${FUNCNAME[1]}"
+	moves v6 "${FUNCNAME[1]}"
+	stop v4 v6
+}
+
+not_there() { ! dev_there "$1"; }
+
+# goes NS NETDEV [DEVICE]: the netdev is deleted with traffic on the device
+goes()
+{
+	spawn holder "$LIB/holder" "${3:-ta}" traffic
+	until_true 20 grep -q READY "$WORK/holder.out" || fail "holder: $(cat "$WORK/holder.out")"
+	must "delete the netdev" ip netns exec "$1" timeout 60 ip link del "$2"
+	until_true 10 not_there "${3:-ta}" || fail "the device stays"
+	until_true 20 gone "$PID" || fail "the holder stays"
+	grep -q GONE "$WORK/holder.out" || fail "holder: $(tail -n 1 "$WORK/holder.out")"
+}
+
+# no NS NETDEV ERRNO REASON: refused, and the log says why
+no()
+{
+	klog_mark "$2"
+	refused "$2" dev_add ta "$2" "$1"
+	said "$2" "$3"
+	[ "$TYPE" != sroce ] || klog_since | grep -q "$4" ||
+		fail "the kernel's log has no reason: $(klog_since | tail -n 2)"
+	! dev_there ta || fail "a device of a refused add"
+}
+
+veth()
+{
+	ends_only
+	addresses stA sta 1
+	addresses stB stb 2
+	must "link add" dev_add ta sta stA
+	must "link add" dev_add tb stb stB
+	flows_work
+	goes stA sta
+}
+
+dummy()
+{
+	ends_only apart
+	KIND=dummy make stA sta mtu 4500 type dummy
+	addresses stA sta 1
+	must "link add" dev_add ta sta stA
+	flows_work ta ta 1 1
+	goes stA sta
+}
+
+lo()
+{
+	ends_only apart
+	must "link add" dev_add ta lo stA
+	flow v4 SROCE_DEV2=ta FLOW_SIP=127.0.0.1 FLOW_DIP=127.0.0.1
+	flow v6 SROCE_DEV2=ta FLOW_SIP=::1 FLOW_DIP=::1
+	stop v4 v6
+	# the way of packets
+	knob short_path N || return 0
+	flow v4 SROCE_DEV2=ta FLOW_SIP=127.0.0.1 FLOW_DIP=127.0.0.1
+	flow v6 SROCE_DEV2=ta FLOW_SIP=::1 FLOW_DIP=::1
+	stop v4 v6
+}
+
+tap()
+{
+	need python3
+	[ -e /dev/net/tun ] || modprobe -q tun
+	[ -e /dev/net/tun ] || skip "no tun here"
+	ends_only apart
+	spawn tapwire python3 "$LIB/tapwire.py" stA sta stB stb
+	until_true 20 grep -q READY "$WORK/tapwire.out" || fail "$(tail -n 1 "$WORK/tapwire.out")"
+	for ns in A:sta B:stb; do
+		ip -n "st${ns%:*}" link set "${ns#*:}" mtu 4500
+	done
+	addresses stA sta 1
+	addresses stB stb 2
+	must "link add" dev_add ta sta stA
+	must "link add" dev_add tb stb stB
+	flows_work
+	# the program that is its wire ends, and with it the netdev
+	spawn holder "$LIB/holder" ta traffic
+	until_true 20 grep -q READY "$WORK/holder.out" || fail "holder: $(cat "$WORK/holder.out")"
+	pkill -KILL -f "[t]apwire.py stA sta"
+	until_true 10 not_there ta || fail "the device stays"
+	until_true 20 gone "$PID" || fail "the holder stays"
+}
+
+tun()
+{
+	ends_only apart
+	[ -e /dev/net/tun ] || modprobe -q tun
+	ip -n stA tuntap add mode tun name sta 2>/dev/null || skip "no tun here"
+	addresses stA sta 1
+	no stA sta 'invalid' 'not an Ethernet device'
+}
+
+macvlan()
+{
+	ends_only
+	KIND=macvlan make stA link sta name stm type macvlan mode bridge
+	addresses stA stm 1
+	addresses stB stb 2
+	must "link add" dev_add ta stm stA
+	must "link add" dev_add tb stb stB
+	flows_work
+	# a second one below, which knows the same addresses
+	must "link add below" dev_add tc sta stA
+	flows_work
+	goes stA stm
+	# it is told of the upper netdev's end
+	dev_there tc || fail "the device below went as well"
+}
+
+ipvlan()
+{
+	ends_only
+	KIND=ipvlan make stA link sta name stm type ipvlan mode "${1:-l2}"
+	addresses stA stm 1
+	addresses stB stb 2
+	must "link add" dev_add ta stm stA
+	must "link add" dev_add tb stb stB
+	flows_work
+	goes stA stm
+}
+
+vlan()
+{
+	ends_only
+	KIND=8021q make stA link sta name stv type vlan id 5
+	KIND=8021q make stB link stb name stv type vlan id 5
+	addresses stA stv 1
+	addresses stB stv 2
+	no stA stv 'not supported' 'serves its VLANs'
+	# that is so: see netchange.sh for tags and priorities
+	must "link add" dev_add ta sta stA
+	must "link add" dev_add tb stb stB
+	flows_work
+	ip -n stA link del stv
+	must "link delete" dev_del ta
+}
+
+# stA has a master of two netdevs, stB a bridge that they are joined to
+two_legs()
+{
+	local l
+
+	make stB stbr type bridge
+	ip -n stB link set stbr mtu 4500 up
+	for l in a c; do
+		[ "$l" = a ] || ip link add stc mtu 4500 netns stA type veth peer name std netns stB
+		ip -n stA link set "st$l" down
+		ip -n stA link set "st$l" master "$1" || fail "st$l does not get into $1"
+		ip -n stA link set "st$l" up
+	done
+	ip -n stB link set stb mtu 4500 master stbr up
+	ip -n stB link set std mtu 4500 master stbr up
+	ip -n stA link set "$1" mtu 4500
+	addresses stA "$1" 1
+	addresses stB stbr 2
+}
+
+bond()
+{
+	local active i
+
+	ends_only
+	KIND=bonding make stA stm type bond mode active-backup miimon 50
+	two_legs stm
+	must "link add" dev_add ta stm stA
+	must "link add" dev_add tb stbr stB
+	flow v4 FLOW_SIP=10.77.0.1 FLOW_DIP=10.77.0.2
+	flow v6 FLOW_SIP=fd77::1 FLOW_DIP=fd77::2
+	for i in 1 2 3; do
+		active=$(in_ns stA cat /sys/class/net/stm/bonding/active_slave)
+		ip -n stA link set "$active" down
+		until_true 10 other_leg "$active" || fail "no failover"
+		moves v4 "failover $i"
+		moves v6 "failover $i"
+		ip -n stA link set "$active" up
+	done
+	# none is left: an outage
+	ip -n stA link set sta down
+	ip -n stA link set stc down
+	told v4 A 'port error'
+	ip -n stA link set stc up
+	told v4 A 'port active'
+	moves v4 "a leg is back"
+	moves v6 "a leg is back"
+	stop v4 v6
+	goes stA stm
+}
+
+other_leg()
+{
+	local a
+	a=$(in_ns stA cat /sys/class/net/stm/bonding/active_slave)
+	[ -n "$a" ] && [ "$a" != "$1" ]
+}
+
+# Linux puts the bond's addresses into the table of the active leg's device
+bond_leg()
+{
+	ends_only
+	KIND=bonding make stA stm type bond mode active-backup miimon 50
+	two_legs stm
+	until_true 10 other_leg none
+	must "link add" dev_add ta sta stA
+	must "link add" dev_add tb stbr stB
+	[ -z "$(gid_index ta v4 stA)" ] || flows_work
+	ip -n stA link set sta nomaster
+	dev_there ta || fail "the device went with the bond"
+	ip -n stA addr add 10.77.0.3/24 dev sta
+	must "link delete" dev_del ta
+}
+
+team()
+{
+	ends_only
+	KIND=team make stA stm type team
+	two_legs stm
+	must "link add" dev_add ta stm stA
+	# without teamd it sends nothing, but it is a netdev
+	flows_work ta ta 1 1
+	goes stA stm
+}
+
+bridge()
+{
+	ends_only
+	KIND=bridge make stA stbr type bridge
+	ip -n stA link set sta master stbr
+	addresses stA stbr 1
+	addresses stB stb 2
+	must "link add" dev_add ta stbr stA
+	must "link add" dev_add tb stb stB
+	flows_work
+	goes stA stbr
+}
+
+# the bridge's addresses are those of a device on its port
+bridge_port()
+{
+	ends_only
+	KIND=bridge make stA stbr type bridge
+	ip -n stA link set sta master stbr
+	addresses stA stbr 1
+	addresses stB stb 2
+	must "link add" dev_add ta sta stA
+	must "link add" dev_add tb stb stB
+	flows_work
+	# and of one on the bridge at the same time
+	must "link add" dev_add tc stbr stA
+	flows_work
+	flows_work tc tb
+	ip -n stA link set sta nomaster
+	until_true 10 has_no_gid ta stA 0000:0000:0000:0000:0000:ffff:0a4d:0001 ||
+		fail "the bridge's GID stays on what was its port"
+}
+
+vxlan()
+{
+	local ns n=0
+
+	ends_only
+	for ns in A:a B:b; do
+		n=$((n + 1))
+		ip -n "st${ns%:*}" addr add "10.78.0.$n/24" dev "st${ns#*:}"
+		KIND=vxlan make "st${ns%:*}" stx type vxlan id 7 dstport 4789 \
+			local "10.78.0.$n" remote "10.78.0.$((3 - n))" dev "st${ns#*:}"
+		addresses "st${ns%:*}" stx "$n"
+	done
+	must "link add" dev_add ta stx stA
+	must "link add" dev_add tb stx stB
+	flows_work
+	goes stA stx
+}
+
+# the netdev is in a VRF
+vrf()
+{
+	ends_only
+	KIND=vrf make stA stv type vrf table 77
+	ip -n stA link set stv up
+	ip -n stA link set sta master stv
+	addresses stA sta 1
+	addresses stB stb 2
+	# one socket serves all: users.rst
+	in_ns stA sysctl -qw net.ipv4.udp_l3mdev_accept=1
+	must "link add" dev_add ta sta stA
+	must "link add" dev_add tb stb stB
+	flows_work
+	goes stA sta
+}
+
+cases veth dummy lo tap tun macvlan ipvlan vlan bond bond_leg team bridge bridge_port vxlan vrf
