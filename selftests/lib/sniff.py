@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""sniff.py NETDEV SECONDS [key=value...]: waits for a RoCEv2 packet that comes in at NETDEV
-with all these fields and prints it; fails with the last one seen when none came in time.
-Keys: ver, src, dst, tos, ttl, label, sport, id, vlan, prio (of the tag; -1: there is none)."""
+"""sniff.py NETDEV SECONDS [key=value...] [or key=value...]...: waits for a RoCEv2 packet that
+comes in at NETDEV with all these fields, and one for each set of others; fails with the last
+packet seen when one of them did not come in time. Keys: ver, src, dst, tos, ttl, label, sport, id, vlan, prio (of the tag; -1: there is none)."""
 
 import socket
 import struct
@@ -40,10 +40,13 @@ def parse(data, vlan):
 
 
 def main(netdev, seconds, *wanted):
-    want = {}
+    wants = [{}]
     for w in wanted:
+        if w == "or":
+            wants.append({})
+            continue
         k, v = w.split("=")
-        want[k] = v if k in ("src", "dst") else int(v, 0)
+        wants[-1][k] = v if k in ("src", "dst") else int(v, 0)
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     s.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
     s.bind((netdev, 0))
@@ -66,10 +69,10 @@ def main(netdev, seconds, *wanted):
         if not f:
             continue
         seen = f
-        if all(f.get(k) == v for k, v in want.items()):
-            print(f)
+        wants = [w for w in wants if not all(f.get(k) == v for k, v in w.items())]
+        if not wants:
             return 0
-    print("wanted", want, "last seen", seen)
+    print("missed", wants, "last seen", seen)
     return 1
 
 
