@@ -10,6 +10,11 @@ CACHE=${SROCE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sroce}
 # shellcheck disable=SC2034 # for the scripts that source this
 KERNELS=(6.1 6.12 7.3)
 
+# Kernels of other kinds, which are made only when they are asked for: preemptible
+# all over, and for another processor.
+# shellcheck disable=SC2034
+OTHER_KERNELS=(6.12-rt 6.12-arm64)
+
 # The version of the kernel that the UML kernels are built from.
 # shellcheck disable=SC2034
 UML_SERIES=7.3
@@ -79,13 +84,26 @@ host_needs()
 	) 9>"$CACHE/apt.lock"
 }
 
-# suite_of KERNEL: the Debian release whose userspace goes with it.
+# suite_of KERNEL: the Debian release that it is built in: that of its userspace,
+# with a suffix if it has a chroot of its own.
 suite_of()
 {
 	case $1 in
 	6.1) echo bookworm ;;
 	6.12|7.3|uml|uml-up|uml-debug) echo trixie ;;
-	*) die "no such kernel: $1 (6.1, 6.12, 7.3, uml, uml-up, uml-debug)" ;;
+	6.12-rt) echo trixie-rt ;;
+	6.12-arm64) echo trixie-cross ;;
+	*) die "no such kernel: $1 (${KERNELS[*]} ${OTHER_KERNELS[*]} uml uml-up uml-debug)" ;;
+	esac
+}
+
+# root_of KERNEL: the root file system that goes with it.
+root_of()
+{
+	case $1 in
+	6.12-rt) echo trixie ;;
+	6.12-arm64) echo trixie-arm64 ;;
+	*) suite_of "$1" ;;
 	esac
 }
 
