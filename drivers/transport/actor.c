@@ -208,9 +208,16 @@ static void sroce_cpu_tasklet(struct tasklet_struct *t)
 	sroce_cpu_run(here);
 }
 
+static void sroce_leave_event(struct sroce_qp *qp, unsigned int event)
+{
+	/* Pairs with the xchg() in sroce_step(): what it tells of is there. */
+	smp_mb__before_atomic();
+	set_bit(event, &qp->events);
+}
+
 static void sroce_kick_bh(struct sroce_qp *qp, unsigned int event)
 {
-	set_bit(event, &qp->events);
+	sroce_leave_event(qp, event);
 	smp_mb__after_atomic();	/* pairs with the one in sroce_run() */
 	sroce_enqueue(qp);
 }
@@ -240,7 +247,7 @@ void sroce_qp_kick(struct sroce_qp *qp, unsigned int event)
 	struct sroce_cpu *cpu;
 
 	if (irqs_disabled()) {
-		set_bit(event, &qp->events);
+		sroce_leave_event(qp, event);
 		sroce_queue_work(&qp->work);
 		return;
 	}
