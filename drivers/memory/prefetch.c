@@ -3,6 +3,7 @@
  * Prefetch: advice to make memory of on-demand regions present before use.
  * ibv_advise_mr(3).
  */
+#include <linux/bottom_half.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
@@ -55,17 +56,21 @@ static int prefetch_get(struct sroce_keys *keys, const struct ib_pd *pd,
 			struct sroce_seg *seg)
 {
 	struct sroce_region *region;
+	int err = 0;
 
+	local_bh_disable();
 	region = sroce_region_get(keys, sge->lkey, pd,
 				  write ? IB_ACCESS_LOCAL_WRITE : 0,
 				  sge->addr, sge->length);
-	if (IS_ERR(region))
-		return -EFAULT;
-
-	if (!sroce_region_is_odp(region)) {
+	if (IS_ERR(region)) {
+		err = -EFAULT;
+	} else if (!sroce_region_is_odp(region)) {
 		sroce_region_put(region);
-		return -EINVAL;
+		err = -EINVAL;
 	}
+	local_bh_enable();
+	if (err)
+		return err;
 
 	*seg = (struct sroce_seg){
 		.region	= region,
