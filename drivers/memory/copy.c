@@ -24,7 +24,7 @@
  * An SGE is checked as far as it is touched: one of length 0, or outside the
  * part, may name anything (IBTA 10.8.2).
  *
- * Context: any.
+ * Context: softirq or bottom halves off.
  * Return: the number of segments, to be given back with sroce_segs_put(); or,
  * with nothing held, what sroce_region_get() says, or -EMSGSIZE when the list
  * is shorter than @skip + @len or @seg too small.
@@ -86,7 +86,7 @@ err_put:
  * @seg: segments; held or not
  * @nseg: how many
  *
- * Context: any.
+ * Context: as sroce_region_put().
  */
 void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg)
 {
@@ -103,7 +103,7 @@ void sroce_segs_put(struct sroce_seg *seg, unsigned int nseg)
  * @seg: filled in
  * @max: room in @seg
  *
- * Context: any.
+ * Context: softirq or bottom halves off.
  * Return: the number of segments, to be given back with sroce_segs_put(); or,
  * with nothing held, what sroce_region_get() says, or -EMSGSIZE when @seg is
  * too small.
@@ -232,7 +232,7 @@ void sroce_segs_unhold(struct sroce_seg *seg, unsigned int nseg)
  *
  * Only segments are held: a buffer is the sender's, an skb the mail's.
  *
- * Context: any.
+ * Context: as sroce_region_put().
  */
 void sroce_payload_put(struct sroce_payload *payload)
 {

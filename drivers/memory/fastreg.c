@@ -23,6 +23,7 @@ static void fastreg_release(struct sroce_region *region)
 
 static const struct sroce_region_ops fastreg_ops = {
 	.kind		= "fastreg",
+	.revocable	= true,
 	.release	= fastreg_release,
 };
 

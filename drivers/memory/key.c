@@ -102,10 +102,30 @@ int sroce_region_publish(struct sroce_keys *keys, struct sroce_region *region)
 	return 0;
 }
 
+static bool region_count(struct sroce_region *region)
+{
+	if (region->ops->revocable)
+		sroce_access_begin();
+
+	if (refcount_inc_not_zero(&region->users))
+		return true;
+
+	if (region->ops->revocable)
+		sroce_access_end();
+
+	return false;
+}
+
+static void region_uncount(struct sroce_region *region)
+{
+	if (refcount_dec_and_test(&region->users))
+		complete(&region->idle);
+}
+
 /* The table has forgotten it: wait for accesses under way, and free it. */
 static void region_end(struct sroce_region *region, bool release)
 {
-	sroce_region_put(region);
+	region_uncount(region);
 	wait_for_completion(&region->idle);
 
 	if (release)
@@ -201,7 +221,7 @@ static struct sroce_region *region_lookup(struct sroce_keys *keys, u32 key)
 	rcu_read_lock();
 	for (;;) {
 		region = xa_load(&keys->regions, key >> KEY_SHIFT);
-		if (!region || refcount_inc_not_zero(&region->users))
+		if (!region || region_count(region))
 			break;
 		/*
 		 * It has no users: it isn't in the table any more.  Perhaps
@@ -239,9 +259,10 @@ static struct sroce_region *region_lookup(struct sroce_keys *keys, u32 key)
  *	 (IBTA 9.7.4.1.5, 9.7.5.1)
  *
  * The reference delays sroce_region_destroy(): it must be given back soon, and
- * without anything being waited for.
+ * without anything being waited for; if the region is revocable, before bottom
+ * halves are on again: see sroce_region_revoke().
  *
- * Context: any.
+ * Context: softirq or bottom halves off.
  * Return: the region with a reference, or an ERR_PTR: -EINVAL for a key that
  * names nothing, -EPERM for the wrong PD or missing access rights, -ERANGE for
  * bytes outside the region.
@@ -279,8 +300,7 @@ struct sroce_region *sroce_region_get(struct sroce_keys *keys, u32 key,
  * @iova: first byte
  * @len: bytes; 0 for the region as a whole, whatever @iova is
  *
- * As sroce_region_get(), with one more rule: a window's users wait for nothing
- * and keep bottom halves off, see sroce_region_revoke().
+ * As sroce_region_get(), also by the key of a window.
  *
  * Context: softirq or bottom halves off.
  * Return: as sroce_region_get(); -EPERM also for a window of another QP.
@@ -311,12 +331,15 @@ struct sroce_region *sroce_region_get_remote(struct sroce_keys *keys, u32 key,
  * sroce_region_put() - give back a reference from sroce_region_get()
  * @region: not to be touched any more
  *
- * Context: any.
+ * Context: as sroce_region_get(), if it is revocable; else any.
  */
 void sroce_region_put(struct sroce_region *region)
 {
-	if (refcount_dec_and_test(&region->users))
-		complete(&region->idle);
+	bool revocable = region->ops->revocable;
+
+	region_uncount(region);
+	if (revocable)
+		sroce_access_end();
 }
 
 /**
@@ -346,7 +369,7 @@ void sroce_region_revoke(struct sroce_region *region)
 {
 	WRITE_ONCE(region->state, SROCE_REGION_FREE);
 	smp_mb();	/* pairs with the one in region_lookup() */
-	atomic_cond_read_acquire(&region->users.refs, VAL == 1);
+	sroce_users_wait(&region->users.refs, 1);
 }
 
 /**

@@ -55,6 +55,7 @@ struct sroce_gate {
 /**
  * struct sroce_region_ops - a source of memory
  * @kind: name, for people
+ * @revocable: work requests change what the key stands for
  * @check: is there memory behind the range, which is within the region?  0 or
  *	   -ERANGE.  Any context.  NULL: all of the region is memory.
  * @addr: kernel virtual address of the byte that is @at bytes behind the
@@ -77,6 +78,7 @@ struct sroce_gate {
  */
 struct sroce_region_ops {
 	const char *kind;
+	bool revocable;
 	int (*check)(const struct sroce_region *region, u64 iova, u64 len);
 	void *(*addr)(const struct sroce_region *region, u64 at, u64 *contig);
 	int (*hold)(struct sroce_region *region, u64 at, u32 len, bool write);
@@ -374,6 +376,20 @@ int sroce_fastreg_bind(struct sroce_keys *keys, const struct ib_pd *pd,
 		       const struct sroce_binding *binding);
 
 /* gate.c */
+#ifdef CONFIG_PREEMPT_RT
+void sroce_access_begin(void);
+void sroce_access_end(void);
+void sroce_users_wait(const atomic_t *users, int rest);
+#else
+static inline void sroce_access_begin(void) {}
+static inline void sroce_access_end(void) {}
+
+/* They have bottom halves off: the wait is as that for a lock. */
+static inline void sroce_users_wait(const atomic_t *users, int rest)
+{
+	atomic_cond_read_acquire(users, VAL == rest);
+}
+#endif
 void sroce_gate_init(struct sroce_gate *gate);
 int sroce_gate_enter(struct sroce_gate *gate);
 void sroce_gate_leave(struct sroce_gate *gate, int held);

@@ -43,6 +43,7 @@ static void window_release(struct sroce_region *window)
 
 static const struct sroce_region_ops window_ops = {
 	.kind		= "window",
+	.revocable	= true,
 	.check		= window_check,
 	.release	= window_release,
 };

@@ -15,8 +15,10 @@
 #include <linux/interrupt.h>
 #include <linux/percpu.h>
 #include <linux/random.h>
+#include <linux/sched.h>
 #include <linux/workqueue.h>
 
+#include "compat/compat.h"
 #include "transport/qp.h"
 
 /*
@@ -28,17 +30,21 @@
 
 /**
  * struct sroce_cpu - run list of a CPU; touched with bottom halves off
+ * @lock: that others can't come between where those can be preempted
  * @ready: QPs with events, each with a reference
- * @running: the list is being run, further down this CPU's stack
+ * @runner: who runs the list, with @lock held
  * @tasklet: runs the list when no kick can
  */
 struct sroce_cpu {
+	local_lock_t		lock;
 	struct list_head	ready;
-	bool			running;
+	struct task_struct	*runner;
 	struct tasklet_struct	tasklet;
 };
 
-static DEFINE_PER_CPU(struct sroce_cpu, sroce_cpus);
+static DEFINE_PER_CPU(struct sroce_cpu, sroce_cpus) = {
+	.lock = INIT_LOCAL_LOCK(lock),
+};
 
 static struct workqueue_struct *sroce_wq;
 
@@ -53,12 +59,26 @@ void sroce_queue_work(struct work_struct *work)
 	queue_work(sroce_wq, work);
 }
 
+/* Is the list of this CPU being run, further down the stack? */
+static bool sroce_cpu_is_ours(const struct sroce_cpu *cpu)
+{
+	return READ_ONCE(cpu->runner) == current;
+}
+
 static void sroce_enqueue(struct sroce_qp *qp)
 {
+	struct sroce_cpu *cpu = this_cpu_ptr(&sroce_cpus);
+
 	if (test_and_set_bit(SROCE_QP_QUEUED, &qp->flags))
 		return;
 	refcount_inc(&qp->refs);
-	list_add_tail(&qp->run, &this_cpu_ptr(&sroce_cpus)->ready);
+	if (sroce_cpu_is_ours(cpu)) {
+		list_add_tail(&qp->run, &cpu->ready);
+		return;
+	}
+	local_lock_nested_bh(&sroce_cpus.lock);
+	list_add_tail(&qp->run, &cpu->ready);
+	local_unlock_nested_bh(&sroce_cpus.lock);
 }
 
 /* Sort mail: answers are looked at now, requests wait for their turn. */
@@ -180,7 +200,8 @@ static void sroce_cpu_run(struct sroce_cpu *cpu)
 	unsigned int left = SROCE_RUN_QPS;
 	struct sroce_qp *qp;
 
-	cpu->running = true;
+	local_lock_nested_bh(&sroce_cpus.lock);
+	WRITE_ONCE(cpu->runner, current);
 	while (!list_empty(&cpu->ready)) {
 		if (!left-- || time_after(jiffies, end)) {
 			tasklet_schedule(&cpu->tasklet);
@@ -194,7 +215,8 @@ static void sroce_cpu_run(struct sroce_cpu *cpu)
 		sroce_run(qp);
 		sroce_qp_put(qp);
 	}
-	cpu->running = false;
+	WRITE_ONCE(cpu->runner, NULL);
+	local_unlock_nested_bh(&sroce_cpus.lock);
 }
 
 static void sroce_cpu_tasklet(struct tasklet_struct *t)
@@ -203,8 +225,11 @@ static void sroce_cpu_tasklet(struct tasklet_struct *t)
 	struct sroce_cpu *here = this_cpu_ptr(&sroce_cpus);
 
 	/* That of a CPU that went offline runs on another one. */
-	if (cpu != here)
+	if (cpu != here) {
+		local_lock_nested_bh(&sroce_cpus.lock);
 		list_splice_tail_init(&cpu->ready, &here->ready);
+		local_unlock_nested_bh(&sroce_cpus.lock);
+	}
 	sroce_cpu_run(here);
 }
 
@@ -222,6 +247,31 @@ static void sroce_kick_bh(struct sroce_qp *qp, unsigned int event)
 	sroce_enqueue(qp);
 }
 
+static void sroce_kick_and_run(struct sroce_qp *qp, unsigned int event)
+{
+	struct sroce_cpu *cpu;
+
+	local_bh_disable();
+	sroce_kick_bh(qp, event);
+	cpu = this_cpu_ptr(&sroce_cpus);
+	if (!sroce_cpu_is_ours(cpu))
+		sroce_cpu_run(cpu);
+	local_bh_enable();
+}
+
+/*
+ * A kernel user may post with a lock held and interrupts off.  Where spinlocks
+ * are preemptible they aren't off; but what turns off bottom halves can't be
+ * waited for either, as softirq may wait for that lock with it.
+ */
+static bool sroce_may_run(const struct sroce_qp *qp)
+{
+	if (IS_ENABLED(CONFIG_PREEMPT_RT) && !qp->user && !in_softirq())
+		return false;
+
+	return !irqs_disabled();
+}
+
 /**
  * sroce_qp_work() - a kick that was left where no actor may run
  * @work: of the QP
@@ -232,7 +282,7 @@ void sroce_qp_work(struct work_struct *work)
 {
 	struct sroce_qp *qp = container_of(work, struct sroce_qp, work);
 
-	sroce_qp_kick(qp, SROCE_EV_SEND);
+	sroce_kick_and_run(qp, SROCE_EV_SEND);
 }
 
 /**
@@ -244,20 +294,12 @@ void sroce_qp_work(struct work_struct *work)
  */
 void sroce_qp_kick(struct sroce_qp *qp, unsigned int event)
 {
-	struct sroce_cpu *cpu;
-
-	if (irqs_disabled()) {
-		sroce_leave_event(qp, event);
-		sroce_queue_work(&qp->work);
+	if (sroce_may_run(qp)) {
+		sroce_kick_and_run(qp, event);
 		return;
 	}
-
-	local_bh_disable();
-	sroce_kick_bh(qp, event);
-	cpu = this_cpu_ptr(&sroce_cpus);
-	if (!cpu->running)
-		sroce_cpu_run(cpu);
-	local_bh_enable();
+	sroce_leave_event(qp, event);
+	sroce_queue_work(&qp->work);
 }
 
 /**
@@ -291,7 +333,7 @@ void sroce_qp_unlock(struct sroce_qp *qp)
 	spin_unlock_bh(&qp->token);
 	smp_mb();	/* pairs with the one in sroce_kick_bh() */
 	if (READ_ONCE(qp->events))
-		sroce_qp_kick(qp, SROCE_EV_AGAIN);
+		sroce_kick_and_run(qp, SROCE_EV_AGAIN);
 }
 
 /**
@@ -331,7 +373,7 @@ void sroce_deliver(struct sroce_qp *qp, struct sroce_mail *mail, u32 npkts,
 	}
 
 	sroce_kick_bh(qp, SROCE_EV_MAIL);
-	if (!cpu->running)
+	if (!sroce_cpu_is_ours(cpu))
 		tasklet_schedule(&cpu->tasklet);
 }
 

@@ -37,8 +37,19 @@ MODULE_PARM_DESC(short_path,
 #define MAX_BURST_BYTES	(IP_MAX_MTU - sizeof(struct ipv6hdr) - \
 			 sizeof(struct udphdr))
 
-/* Where payload is copied to; bottom halves off. */
-static DEFINE_PER_CPU(struct page_frag, tx_frags);
+/**
+ * struct tx_frag - where payload is copied to; bottom halves off
+ * @lock: that others can't come between where those can be preempted
+ * @frag: rest of the pages
+ */
+struct tx_frag {
+	local_lock_t		lock;
+	struct page_frag	frag;
+};
+
+static DEFINE_PER_CPU(struct tx_frag, tx_frags) = {
+	.lock = INIT_LOCAL_LOCK(lock),
+};
 
 /**
  * sroce_tx_exit() - module exit; nothing is sent any more
@@ -50,7 +61,7 @@ void sroce_tx_exit(void)
 	int cpu;
 
 	for_each_possible_cpu(cpu) {
-		struct page_frag *frag = per_cpu_ptr(&tx_frags, cpu);
+		struct page_frag *frag = &per_cpu_ptr(&tx_frags, cpu)->frag;
 
 		if (frag->page)
 			put_page(frag->page);
@@ -115,10 +126,9 @@ bool sroce_tx_room(const struct sroce_tx *tx)
 }
 
 /* Append to the pages of an skb; the CRC goes on over what is appended. */
-static int append(struct sk_buff *skb, const struct sroce_payload *from,
-		  u32 len, u32 *crc)
+static int append(struct sk_buff *skb, struct page_frag *frag,
+		  const struct sroce_payload *from, u32 len, u32 *crc)
 {
-	struct page_frag *frag = this_cpu_ptr(&tx_frags);
 	u32 off, n;
 
 	for (off = 0; off < len; off += n) {
@@ -149,9 +159,8 @@ static int append(struct sk_buff *skb, const struct sroce_payload *from,
 	return 0;
 }
 
-/* Payload, pad and ICRC into pages. */
-static int append_body(struct sk_buff *skb, const struct sroce_payload *payload,
-		       u32 crc)
+static int append_parts(struct sk_buff *skb, struct page_frag *frag,
+			const struct sroce_payload *payload, u32 crc)
 {
 	const u32 pad = sroce_pad(payload->len);
 	struct sroce_icrc icrc;
@@ -160,25 +169,36 @@ static int append_body(struct sk_buff *skb, const struct sroce_payload *payload,
 		.kind	= SROCE_PAYLOAD_BUF,
 		.buf	= zero,
 	};
-	struct page_frag *frag;
 	int err;
 
 	/* The last packet, of whomever it was, has left this anywhere. */
-	frag = this_cpu_ptr(&tx_frags);
 	frag->offset = ALIGN(frag->offset, FRAG_ALIGN);
 	if (frag->offset > frag->size)
 		frag->offset = frag->size;
 
-	err = append(skb, payload, payload->len, &crc);
+	err = append(skb, frag, payload, payload->len, &crc);
 	if (!err)
-		err = append(skb, &tail, pad, &crc);
+		err = append(skb, frag, &tail, pad, &crc);
 	if (err)
 		return err;
 
 	sroce_icrc_end(&icrc, crc);
 	tail.buf = &icrc;
 
-	return append(skb, &tail, sizeof(icrc), &crc);
+	return append(skb, frag, &tail, sizeof(icrc), &crc);
+}
+
+/* Payload, pad and ICRC into pages. */
+static int append_body(struct sk_buff *skb, const struct sroce_payload *payload,
+		       u32 crc)
+{
+	int err;
+
+	local_lock_nested_bh(&tx_frags.lock);
+	err = append_parts(skb, &this_cpu_ptr(&tx_frags)->frag, payload, crc);
+	local_unlock_nested_bh(&tx_frags.lock);
+
+	return err;
 }
 
 static void append_linear(struct sk_buff *skb,

@@ -13,6 +13,7 @@
 #include <linux/dma-resv.h>
 #include <linux/hrtimer.h>
 #include <linux/iosys-map.h>
+#include <linux/local_lock.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/shrinker.h>
@@ -228,5 +229,14 @@ static inline void compat_flowi4_set_dsfield(struct flowi4 *fl4, u8 dsfield)
 	fl4->flowi4_tos = dsfield & INET_DSCP_MASK;
 #endif
 }
+
+/*
+ * Data of a CPU that bottom halves being off protects: until there was this
+ * lock, nothing could come between.
+ */
+#ifndef local_lock_nested_bh
+#define local_lock_nested_bh(lock)	((void)(lock))
+#define local_unlock_nested_bh(lock)	((void)(lock))
+#endif
 
 #endif
