@@ -3,7 +3,7 @@
 #   make                 builds sroce.ko for the running kernel (or KDIR=...)
 #   make modules_install installs it; make clean removes what was built
 #   make lib             builds lib/libsroce.so; make lib-install installs it (PREFIX=...)
-#   make build-all       builds for every kernel that the tests use (W=1 C=1)
+#   make build-all       builds for Debian's three kernels (W=1 C=1)
 #   make deb             builds Debian packages: the module for dkms, the library
 #   make demo            shows the device at work, in a virtual machine
 #   make test            runs the selftests in one (KERNEL=6.12 TESTS="name ...")

@@ -26,7 +26,8 @@ export SROCE_WORK=$WORK LC_ALL=C
 # How much slower than a machine of its own this one is.
 guess_slow()
 {
-	if grep -q 'QEMU TCG\|QEMU Virtual' /proc/cpuinfo 2>/dev/null; then
+	if grep -q 'QEMU TCG\|QEMU Virtual' /proc/cpuinfo 2>/dev/null ||
+	   grep -qs dummy-virt /proc/device-tree/compatible; then
 		echo 4
 	elif zgrep -q '^CONFIG_KASAN=y' /proc/config.gz 2>/dev/null; then
 		echo 3
