@@ -35,4 +35,9 @@ ibv_rc_pingpong -d "$dev" -g "$gid" -n 100 localhost
 wait $server
 
 rdma link delete "$dev"
-modprobe -r rdma_rxe
+n=0
+until modprobe -r rdma_rxe; do
+	n=$((n + 1))
+	[ $n -lt 100 ] || exit 1
+	sleep 0.1
+done
