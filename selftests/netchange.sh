@@ -466,13 +466,11 @@ address_vector()
 	# the hop limit is the route's: ib_core sees to that
 	flow ll SROCE_GID=ll
 	for ns in A B; do
-		check "v4 at $ns" in_ns "st$ns" python3 "$LIB/sniff.py" "st${ns,}" "$(slow 10)" \
-			ver=4 tos=0xb8 ttl=64 sport=$((0xc000 | (0x12345 & 0x3fff) ^ (0x12345 >> 14))) vlan=-1
-		check "v6 at $ns" in_ns "st$ns" python3 "$LIB/sniff.py" "st${ns,}" "$(slow 10)" \
-			ver=6 tos=0x4a ttl=64 label=0x54321 \
-			sport=$((0xc000 | (0x54321 & 0x3fff) ^ (0x54321 >> 14))) vlan=-1
-		check "ll at $ns" in_ns "st$ns" python3 "$LIB/sniff.py" "st${ns,}" "$(slow 10)" \
-			ver=6 tos=0 ttl=64 label=0
+		check "at $ns" in_ns "st$ns" python3 "$LIB/sniff.py" "st${ns,}" "$(slow 10)" \
+			ver=4 tos=0xb8 ttl=64 sport=$((0xc000 | (0x12345 & 0x3fff) ^ (0x12345 >> 14))) \
+			vlan=-1 and ver=6 tos=0x4a ttl=64 label=0x54321 \
+			sport=$((0xc000 | (0x54321 & 0x3fff) ^ (0x54321 >> 14))) \
+			vlan=-1 and ver=6 tos=0 ttl=64 label=0
 	done
 	stop v4 v6 ll
 }
@@ -499,11 +497,8 @@ vlan()
 	flow v6 FLOW_SIP=fd77:5::1 FLOW_DIP=fd77:5::2
 	for ns in A B; do
 		# the priority of a TOS is the kernel's: 0x10 is 6 (interactive), not in the map
-		check "v4 at $ns" in_ns "st$ns" python3 "$LIB/sniff.py" "st${ns,}" "$(slow 10)" \
-			ver=4 tos=0x10 vlan=5 prio=0
-		check "v6 at $ns" in_ns "st$ns" python3 "$LIB/sniff.py" "st${ns,}" "$(slow 10)" \
-			ver=6 tos=0 vlan=5 prio=1
-		check "plain at $ns" in_ns "st$ns" python3 "$LIB/sniff.py" "st${ns,}" "$(slow 10)" \
+		check "at $ns" in_ns "st$ns" python3 "$LIB/sniff.py" "st${ns,}" "$(slow 10)" \
+			ver=4 tos=0x10 vlan=5 prio=0 and ver=6 tos=0 vlan=5 prio=1 and \
 			ver=4 src="10.77.0.$([ "$ns" = A ] && echo 2 || echo 1)" vlan=-1
 	done
 	ip -n stA link set stv type vlan egress-qos-map 6:3

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""sniff.py NETDEV SECONDS [key=value...] [or key=value...]...: waits for a RoCEv2 packet that
-comes in at NETDEV with all these fields, and one for each set of others; fails with the last
-packet seen when one of them did not come in time. Keys: ver, src, dst, tos, ttl, label, sport, id, vlan, prio (of the tag; -1: there is none)."""
+"""sniff.py NETDEV SECONDS [KEY=VALUE...] [and KEY=VALUE...]...: waits for a RoCEv2 packet that
+comes in at NETDEV and has all these fields, and one for each further set of fields; fails
+with the last packet seen when one of them did not come in time.
+Keys: ver, src, dst, tos, ttl, label, sport, id, vlan, prio (of the tag; -1: there is none)."""
 
 import socket
 import struct
@@ -42,7 +43,7 @@ def parse(data, vlan):
 def main(netdev, seconds, *wanted):
     wants = [{}]
     for w in wanted:
-        if w == "or":
+        if w == "and":
             wants.append({})
             continue
         k, v = w.split("=")
