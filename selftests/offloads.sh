@@ -23,6 +23,19 @@ go_on()
 	moves v6 "$1"
 }
 
+# no packet came in other than it was built
+whole()
+{
+	local d c n
+
+	for d in ta tb; do
+		for c in drop_icrc drop_malformed; do
+			n=$(cat "/sys/class/infiniband/$d/ports/1/hw_counters/$c")
+			[ "$n" = 0 ] || fail "$1: $c of $d is $n"
+		done
+	done
+}
+
 # feature NAME on|off: of both netdevs; false if these cannot do it
 feature()
 {
@@ -48,6 +61,7 @@ segmentation()
 		feature "${names[$bit]}" "${state[$bit]}"
 		go_on "${names[*]}: ${state[*]}"
 	done
+	whole "segmentation"
 	stop v4 v6
 }
 
@@ -70,6 +84,7 @@ others_off()
 	# at one end only
 	in_ns stA ethtool -K sta gro on gso on tx on sg on >/dev/null 2>&1
 	go_on "all off at one end"
+	whole "offloads"
 	stop v4 v6
 }
 
@@ -152,6 +167,7 @@ xdp()
 		go_on "XDP $prog at one end"
 		ip -n stA link set dev sta xdpgeneric pinned "$WORK/bpf/$prog"
 		go_on "XDP $prog at both ends"
+		whole "XDP $prog"
 		ip -n stA link set dev sta xdpgeneric off
 		ip -n stB link set dev stb xdpgeneric off
 		go_on "XDP off"

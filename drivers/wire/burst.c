@@ -18,9 +18,9 @@
 static bool super_packets = true;
 module_param(super_packets, bool, 0644);
 MODULE_PARM_DESC(super_packets,
-		 "Hand bursts of packets to the network stack as one (default on); off: one by one, for captures and netem anywhere on the way");
+		 "Hand bursts of packets to the network stack as one (default on); off: one by one, for captures, netem and generic XDP anywhere on the way");
 
-/* Somebody looks at what the netdev sends or receives. */
+/* Somebody looks at each packet that the netdev sends, or delivers. */
 static bool is_tapped(struct net_device *ndev)
 {
 	const struct net_device_ops *ops = ndev->netdev_ops;
@@ -34,14 +34,19 @@ static bool is_tapped(struct net_device *ndev)
 		return false;
 	peer = ops->ndo_get_peer_dev(ndev);
 
-	return peer && dev_nit_active(peer);
+	if (!peer)
+		return false;
+
+	/* Generic XDP makes one buffer of it, the driver's own has it split. */
+	return dev_nit_active(peer) || rcu_access_pointer(peer->xdp_prog);
 }
 
 /**
  * sroce_burst_allowed() - may packets be joined?
  * @tx: burst
  *
- * A tap would see one huge packet that isn't RoCE's.
+ * A tap would see one huge packet that isn't RoCE's, and what XDP makes of that
+ * is none.
  *
  * Context: bottom halves off.
  * Return: whether they may.
