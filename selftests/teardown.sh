@@ -169,7 +169,7 @@ random()
 
 	need pkill shuf
 	need_netns
-	steps=$(scaled 20)
+	steps=$(scaled 10)
 	note "TEARDOWN_SEED=$seed, $steps steps each"
 	must load load
 	ADMIN=setup
