@@ -67,7 +67,7 @@ void sroce_access_end(void)
  *
  * Context: what may hold a spinlock, but is in no access.
  */
-void sroce_users_wait(const atomic_t *users, int rest)
+void sroce_users_wait(atomic_t *users, int rest)
 {
 	int cpu;
 

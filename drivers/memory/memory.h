@@ -379,13 +379,13 @@ int sroce_fastreg_bind(struct sroce_keys *keys, const struct ib_pd *pd,
 #ifdef CONFIG_PREEMPT_RT
 void sroce_access_begin(void);
 void sroce_access_end(void);
-void sroce_users_wait(const atomic_t *users, int rest);
+void sroce_users_wait(atomic_t *users, int rest);
 #else
 static inline void sroce_access_begin(void) {}
 static inline void sroce_access_end(void) {}
 
 /* They have bottom halves off: the wait is as that for a lock. */
-static inline void sroce_users_wait(const atomic_t *users, int rest)
+static inline void sroce_users_wait(atomic_t *users, int rest)
 {
 	atomic_cond_read_acquire(users, VAL == rest);
 }
