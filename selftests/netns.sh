@@ -219,12 +219,23 @@ exclusive()
 sees() { in_ns "$1" rdma dev show 2>/dev/null | grep -q "^[0-9]*: $2:"; }
 sees_not() { ! sees "$@"; }
 
-# a device is seen in the namespace that it was made in only
+# at_home DEVICE NS: older kernels make all devices in the first namespace
+at_home()
+{
+	sees "$2" "$1" && return
+	sees '' "$1" || fail "$1 is neither where its netdev is nor in the first namespace"
+	note "this kernel makes devices in the first namespace"
+	must "give it to $2" timeout 60 rdma dev set "$1" netns "$2"
+}
+
+# a device is seen in one namespace only
 exclusive_mode()
 {
 	exclusive
 	must "link add" dev_add ta sta stA
 	must "link add" dev_add tb stb stB
+	at_home ta stA
+	at_home tb stB
 	sees stA ta || fail "ta is not where its netdev is"
 	sees_not stB ta || fail "ta is seen in stB"
 	sees_not '' ta || fail "ta is seen in the first namespace"
@@ -244,6 +255,8 @@ moved_device()
 	exclusive
 	must "link add" dev_add ta sta stA
 	must "link add" dev_add tb stb stB
+	at_home ta stA
+	at_home tb stB
 	spawn holder in_ns stA "$LIB/holder" ta traffic
 	pid=$PID
 	until_true 20 grep -q READY "$WORK/holder.out" || fail "holder: $(cat "$WORK/holder.out")"
