@@ -127,7 +127,7 @@ netdev_moves()
 	wire stA sta 1 stB stb 2
 	must "link add" dev_add ta sta stA
 	must "link add" dev_add tb stb stB
-	flow ab FLOW_TIMEOUT=12 FLOW_RETRY=3 SROCE_DEV=tb SROCE_DEV2=ta
+	flow ab FLOW_TIMEOUT=16 FLOW_RETRY=3 SROCE_DEV=tb SROCE_DEV2=ta
 	hold holder ta
 	pid=$PID
 	must "move the netdev" bounded 10 ip -n stA link set sta netns stC

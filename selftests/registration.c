@@ -669,6 +669,67 @@ static void device_dax(void)
 	close(fd);
 }
 
+/* pages that are pinned in the whole system, by the kernel's own count */
+static bool pins(long *n)
+{
+	long acquired = -1, released = -1;
+	char line[128];
+	FILE *f;
+
+	/* what each CPU has counted for itself */
+	f = fopen("/proc/sys/vm/stat_refresh", "w");
+	if (f) {
+		fputs("1", f);
+		fclose(f);
+	}
+	f = fopen("/proc/vmstat", "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		sscanf(line, "nr_foll_pin_acquired %ld", &acquired);
+		sscanf(line, "nr_foll_pin_released %ld", &released);
+	}
+	if (f)
+		fclose(f);
+	*n = acquired - released;
+	return acquired >= 0 && released >= 0;
+}
+
+/* of any number of pages, whether the registration succeeds or fails at the last one */
+static void pins_given_back(void)
+{
+	static const int sizes[] = { 1, 2, 31, 32, 33, 64, 65, 100, 511, 512, 513, 1100 };
+	long before, n;
+	char *p;
+
+	setup();
+	if (!pins(&before))
+		SKIP("the kernel does not tell");
+	p = mem_new(1200 * 4096);
+	memset(p, 1, 1200 * 4096);
+	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		size_t len = sizes[i] * 4096ul;
+		char *from = p + i * 4096;
+		struct ibv_mr *mr;
+
+		mr = ibv_reg_mr(b.pd, from, len, ACC_ALL);
+		REQUIRE(mr, "reg_mr of %d pages: %s", sizes[i], strerror(errno));
+		pins(&n);
+		CHECK(n == before + sizes[i], "%ld of %d pages are pinned", n - before, sizes[i]);
+		CHECK(!ibv_dereg_mr(mr), "dereg_mr");
+		pins(&n);
+		CHECK(n == before, "%ld of %d pages stay pinned", n - before, sizes[i]);
+
+		REQUIRE(!mprotect(from + len, 4096, PROT_NONE), "mprotect");
+		errno = 0;
+		mr = ibv_reg_mr(b.pd, from, len + 4096, ACC_ALL);
+		CHECK(!mr && errno == EFAULT, "%d pages and one of none: %s", sizes[i],
+		      strerror(errno));
+		pins(&n);
+		CHECK(n == before, "%ld of %d pages stay pinned after a failure", n - before,
+		      sizes[i]);
+		mprotect(from + len, 4096, PROT_READ | PROT_WRITE);
+	}
+}
+
 static void too_long(void)
 {
 	struct ibv_mr *mr;
@@ -704,6 +765,7 @@ static const struct tcase cases[] = {
 	{ "R17: hugetlb_1G", hugetlb_1g },
 	{ "R17: no_pages", no_pages },
 	{ "R17: device_dax", device_dax },
+	{ "R17: pins_are_given_back", pins_given_back },
 	{ "R17: too_long", too_long },
 };
 

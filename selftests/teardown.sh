@@ -179,9 +179,14 @@ random()
 	make_netdev stA st0
 	make_netdev stA st2
 	make_netdev stC st4
+	equip stA st0
+	equip stC st4
+	must "link add" ip netns exec stA rdma link add t0 type "$TYPE" netdev st0
+	must "link add" ip netns exec stC rdma link add t1 type "$TYPE" netdev st4
 	for i in 0 1 2; do
 		spawn "user$i" user "$i"
 	done
+	until_true 30 pgrep -x 'holder|mix|rc_ops' >/dev/null || fail "no program runs"
 	spawn admin0 admin "$seed" 0 "$steps"
 	admins+=("$PID")
 	spawn admin1 admin $((seed + 1)) 1 "$steps"

@@ -15,7 +15,7 @@
  *	FLOW_QPS		connections (default 3)
  *	FLOW_MTU		path MTU in bytes (default 1024)
  *	FLOW_MAX		largest message (default 20000)
- *	FLOW_TIMEOUT, FLOW_RETRY	of the QPs (default 18 on a fast machine: 1.1 s, and 7)
+ *	FLOW_TIMEOUT, FLOW_RETRY	of the QPs (default 20 on a fast machine: 4.3 s, and 7)
  *	FLOW_TCLASS, FLOW_LABEL	of the address vectors
  */
 #include "traffic.h"
@@ -220,7 +220,7 @@ static void flow(void)
 	for (o.mtu = IBV_MTU_256; mtu_bytes(o.mtu) < env("FLOW_MTU", 1024) && o.mtu < IBV_MTU_4096;)
 		o.mtu++;
 	/* what a slow machine does meanwhile takes longer */
-	o.timeout = env("FLOW_TIMEOUT", 18 + (slow(1) > 1));
+	o.timeout = env("FLOW_TIMEOUT", 20 + (slow(1) > 1));
 	o.retry = env("FLOW_RETRY", 7);
 	use_address(A, getenv("FLOW_SIP"));
 	use_address(B, getenv("FLOW_DIP"));

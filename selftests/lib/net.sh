@@ -28,19 +28,20 @@ moves()
 		fail "$2: $1 stands still at $n: $(tail -n 2 "$WORK/$1.out" | tr '\n' ';')"
 }
 
-# stands NAME WHAT: it does nothing any more, but has not ended
+# stands NAME WHAT: it does nothing any more, for seconds, but has not ended
 stands()
 {
-	local n m i
+	local n m i same=0
 
 	n=$(ops "$1")
-	for i in $(seq "$(slow 50)"); do
-		sleep 0.3
+	for i in $(seq "$(slow 40)"); do
+		sleep 0.5
 		m=$(ops "$1")
-		[ "$m" != "$n" ] || break
+		[ "$m" = "$n" ] && same=$((same + 1)) || same=0
 		n=$m
+		[ $same -lt $((2 * $(slow 2))) ] || break
 	done
-	[ "$m" = "$n" ] || fail "$2: $1 goes on"
+	[ $same -ge $((2 * $(slow 2))) ] || fail "$2: $1 goes on"
 	! grep -q '^ended' "$WORK/$1.out" || fail "$2: $1 has ended"
 }
 

@@ -18,7 +18,7 @@ until gid=$(grep -l 0000:0000:0000:0000:0000:ffff: \
 	    "/sys/class/infiniband/$dev/ports/1/gids/"* 2>/dev/null | head -n 1) &&
       [ -n "$gid" ]; do
 	n=$((n + 1))
-	[ $n -lt 100 ] || exit 1
+	[ $n -lt 600 ] || exit 1
 	sleep 0.1
 done
 gid=${gid##*/}
@@ -28,7 +28,7 @@ server=$!
 n=0
 until ss -Hltn 'sport = :18515' | grep -q .; do
 	n=$((n + 1))
-	[ $n -lt 100 ] || exit 1
+	[ $n -lt 600 ] || exit 1
 	sleep 0.1
 done
 ibv_rc_pingpong -d "$dev" -g "$gid" -n 100 localhost
@@ -38,6 +38,6 @@ rdma link delete "$dev"
 n=0
 until modprobe -r rdma_rxe; do
 	n=$((n + 1))
-	[ $n -lt 100 ] || exit 1
+	[ $n -lt 600 ] || exit 1
 	sleep 0.1
 done
