@@ -196,11 +196,12 @@ static void sroce_run(struct sroce_qp *qp)
 
 static void sroce_cpu_run(struct sroce_cpu *cpu)
 {
-	const unsigned long end = jiffies + SROCE_RUN_TIME;
 	unsigned int left = SROCE_RUN_QPS;
 	struct sroce_qp *qp;
+	unsigned long end;
 
 	local_lock_nested_bh(&sroce_cpus.lock);
+	end = jiffies + SROCE_RUN_TIME;
 	WRITE_ONCE(cpu->runner, current);
 	while (!list_empty(&cpu->ready)) {
 		if (!left-- || time_after(jiffies, end)) {

@@ -47,9 +47,18 @@ struct sroce_av *sroce_av_create(struct sroce_dev *dev,
 	const struct net_device *ndev;
 	struct sroce_av *av;
 	u32 flow;
+	int oif;
 
 	if (!grh->sgid_attr)
 		return ERR_PTR(-EINVAL);
+
+	/* The VLAN's, if it is a VLAN that has the GID. */
+	rcu_read_lock();
+	ndev = rcu_dereference(grh->sgid_attr->ndev);
+	oif = ndev ? ndev->ifindex : 0;
+	rcu_read_unlock();
+	if (!oif)
+		return ERR_PTR(-ENODEV);
 
 	av = kzalloc(sizeof(*av), gfp);
 	if (!av)
@@ -73,11 +82,7 @@ struct sroce_av *sroce_av_create(struct sroce_dev *dev,
 	/* IBTA Annex A17.9.1.3: the port is the flow's entropy. */
 	flow = grh->flow_label ?: hash_32(qpn, FLOW_LABEL_BITS);
 	av->sport = rdma_flow_label_to_udp_sport(flow);
-	/* The VLAN's, if it is a VLAN that has the GID. */
-	rcu_read_lock();
-	ndev = rcu_dereference(grh->sgid_attr->ndev);
-	av->oif = ndev ? ndev->ifindex : 0;
-	rcu_read_unlock();
+	av->oif = oif;
 	/* Of another generation: to be found out. */
 	av->gid_state = (sroce_dev_gid_gen(dev) - 2) << GID_GEN_SHIFT;
 	refcount_set(&av->refs, 1);
@@ -147,7 +152,7 @@ static unsigned int gid_state(struct sroce_dev *dev, struct sroce_av *av)
 		state = gen;
 		if (sroce_dev_has_gid(dev, &av->daddr, 0))
 			state |= GID_LOCAL;
-		if (av->oif && sroce_dev_has_gid(dev, &av->saddr, av->oif))
+		if (sroce_dev_has_gid(dev, &av->saddr, av->oif))
 			state |= GID_SOURCE;
 		WRITE_ONCE(av->gid_state, state);
 	}
