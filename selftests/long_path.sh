@@ -17,7 +17,9 @@ psn_wrap() { program psn_wrap; }
 rc_errors() { program rc_errors; }
 statuses() { program statuses; }
 uc_ops() { program uc_ops; }
-atomic() { program atomic; }
+# not that with as many packets as there are PSNs
+atomic() { program atomic fetch_add cmp_swap roomy_result in_order fence host_and_remote \
+	no_access_of_key beyond_the_region misaligned_address misaligned_memory readonly_result; }
 flush() { program flush; }
 message_limits() { program message_limits depth_is_kept excess_is_refused depth_0_refuses most_sges; }
 rnr() { program rnr; }
