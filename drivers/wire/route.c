@@ -37,7 +37,8 @@
  *
  * Context: any, if @gfp allows.
  * Return: the address vector with one reference, or an ERR_PTR: -EINVAL if
- * source and destination don't go together, -ENOMEM.
+ * source and destination don't go together, -ENODEV if the netdev of the source
+ * GID has just gone, -ENOMEM.
  */
 struct sroce_av *sroce_av_create(struct sroce_dev *dev,
 				 const struct rdma_ah_attr *attr, u32 qpn,
