@@ -36,6 +36,45 @@ void sroce_keys_destroy(struct sroce_keys *keys)
 	xa_destroy(&keys->regions);
 }
 
+static struct sroce_region __rcu **recent(struct sroce_keys *keys, u32 index)
+{
+	return keys->recent + index % SROCE_KEYS_RECENT;
+}
+
+/* What has an index; the reader may be RCU's, or hold the table's lock. */
+static struct sroce_region *region_load(struct sroce_keys *keys, u32 index)
+{
+	struct sroce_region *region;
+
+	region = rcu_dereference_check(*recent(keys, index),
+				       lockdep_is_held(&keys->regions.xa_lock));
+	/* A bind may be at the variant. */
+	if (region && READ_ONCE(region->key) >> KEY_SHIFT == index)
+		return region;
+
+	return xa_load(&keys->regions, index);
+}
+
+/* Give an index that is taken to a region, with the table's lock held. */
+static void region_store(struct sroce_keys *keys, u32 index,
+			 struct sroce_region *region)
+{
+	/* Can't fail, there is a slot already. */
+	__xa_store(&keys->regions, index, region, GFP_ATOMIC);
+	rcu_assign_pointer(*recent(keys, index), region);
+}
+
+static void region_erase(struct sroce_keys *keys, struct sroce_region *region)
+{
+	u32 index = region->key >> KEY_SHIFT;
+
+	xa_lock_bh(&keys->regions);
+	__xa_erase(&keys->regions, index);
+	if (rcu_access_pointer(*recent(keys, index)) == region)
+		RCU_INIT_POINTER(*recent(keys, index), NULL);
+	xa_unlock_bh(&keys->regions);
+}
+
 /**
  * sroce_region_alloc() - a region without memory and without a key
  * @pd: protection domain
@@ -82,22 +121,19 @@ struct sroce_region *sroce_region_alloc(const struct ib_pd *pd,
  */
 int sroce_region_publish(struct sroce_keys *keys, struct sroce_region *region)
 {
-	void *old;
 	u32 index;
 	int err;
 
-	/*
-	 * Reserve first: a lookup must not see the region before it has its
-	 * key.  The store can't fail then, there is a slot already.
-	 */
+	/* Reserve first: a lookup must not see the region before its key. */
 	err = xa_alloc_cyclic_bh(&keys->regions, &index, NULL, KEY_LIMIT,
 				 &keys->next, GFP_KERNEL);
 	if (err < 0)
 		return err;
 
 	region->key = index << KEY_SHIFT | get_random_u8();
-	old = xa_store_bh(&keys->regions, index, region, GFP_KERNEL);
-	WARN_ON(old);
+	xa_lock_bh(&keys->regions);
+	region_store(keys, index, region);
+	xa_unlock_bh(&keys->regions);
 
 	return 0;
 }
@@ -156,8 +192,7 @@ int sroce_region_replace(struct sroce_keys *keys, struct sroce_region *old,
 	free = sroce_region_retire(old);
 	if (free) {
 		region->key = old->key;
-		__xa_store(&keys->regions, old->key >> KEY_SHIFT, region,
-			   GFP_ATOMIC);
+		region_store(keys, old->key >> KEY_SHIFT, region);
 	}
 	xa_unlock_bh(&keys->regions);
 	if (!free)
@@ -187,7 +222,7 @@ void sroce_region_destroy(struct sroce_keys *keys, struct sroce_region *region)
 	spin_unlock_bh(&region->lock);
 
 	if (region->key)
-		xa_erase_bh(&keys->regions, region->key >> KEY_SHIFT);
+		region_erase(keys, region);
 
 	region_end(region, !region->borrowed);
 }
@@ -220,7 +255,7 @@ static struct sroce_region *region_lookup(struct sroce_keys *keys, u32 key)
 
 	rcu_read_lock();
 	for (;;) {
-		region = xa_load(&keys->regions, key >> KEY_SHIFT);
+		region = region_load(keys, key >> KEY_SHIFT);
 		if (!region || region_count(region))
 			break;
 		/*
@@ -352,7 +387,7 @@ void sroce_region_put(struct sroce_region *region)
  */
 struct sroce_region *sroce_region_find(struct sroce_keys *keys, u32 key)
 {
-	return xa_load(&keys->regions, key >> KEY_SHIFT);
+	return region_load(keys, key >> KEY_SHIFT);
 }
 
 /**
@@ -411,7 +446,7 @@ bool sroce_region_replaced(struct sroce_keys *keys,
 	const struct sroce_region *now;
 
 	xa_lock(&keys->regions);
-	now = xa_load(&keys->regions, region->key >> KEY_SHIFT);
+	now = region_load(keys, region->key >> KEY_SHIFT);
 	xa_unlock(&keys->regions);
 
 	return now && now != region;

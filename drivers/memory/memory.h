@@ -18,14 +18,20 @@
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
+/* Regions that are found at once, a power of two. */
+#define SROCE_KEYS_RECENT	256
+
 /**
  * struct sroce_keys - the key table of a device
  * @regions: key index (24 bits) -> struct sroce_region
  * @next: where the cyclic allocation goes on, so that indices rest
+ * @recent: those of @regions that were the last with these low bits of their
+ *	    index: a table as large as all indices need is deep
  */
 struct sroce_keys {
-	struct xarray	regions;
-	u32		next;
+	struct xarray			regions;
+	u32				next;
+	struct sroce_region __rcu	*recent[SROCE_KEYS_RECENT];
 };
 
 struct sroce_dmabuf;

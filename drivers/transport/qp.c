@@ -15,7 +15,17 @@
 
 /* All QPs of all devices but QP 1: a QPN is enough to find one. */
 static DEFINE_XARRAY_ALLOC(sroce_qpns);
+
+/* The last of them with these low bits: most are found at once. */
+#define SROCE_QPNS_RECENT	1024
+static struct sroce_qp __rcu *sroce_qpns_recent[SROCE_QPNS_RECENT];
+
 static u32 sroce_qpn_next;
+
+static struct sroce_qp __rcu **sroce_qpn_recent(u32 qpn)
+{
+	return sroce_qpns_recent + qpn % SROCE_QPNS_RECENT;
+}
 
 static atomic64_t sroce_qp_tags;
 
@@ -63,7 +73,9 @@ struct sroce_qp *sroce_qp_find(struct sroce_dev *dev, u32 qpn)
 	struct sroce_qp *qp;
 
 	rcu_read_lock();
-	qp = xa_load(&sroce_qpns, qpn);
+	qp = rcu_dereference(*sroce_qpn_recent(qpn));
+	if (!qp || qp->qpn != qpn)
+		qp = xa_load(&sroce_qpns, qpn);
 	if (qp && (!sroce_qp_is_at(qp, dev) || !sroce_qp_get(qp)))
 		qp = NULL;
 	rcu_read_unlock();
@@ -400,21 +412,32 @@ static int sroce_qp_publish(struct sroce_qp *qp)
 			return -EBUSY;
 		return 0;
 	}
-	/* Reserved first: the QP must know its number when it is found. */
+	/*
+	 * Reserved first: the QP must know its number when it is found.  The
+	 * store can't fail then.
+	 */
 	err = xa_alloc_cyclic(&sroce_qpns, &qp->qpn, NULL, SROCE_QPN_LIMIT,
 			      &sroce_qpn_next, GFP_KERNEL);
 	if (err < 0)
 		return err;
-	xa_store(&sroce_qpns, qp->qpn, qp, GFP_KERNEL);
+	xa_lock(&sroce_qpns);
+	__xa_store(&sroce_qpns, qp->qpn, qp, GFP_ATOMIC);
+	rcu_assign_pointer(*sroce_qpn_recent(qp->qpn), qp);
+	xa_unlock(&sroce_qpns);
 	return 0;
 }
 
 static void sroce_qp_unpublish(struct sroce_qp *qp)
 {
-	if (qp->type == IB_QPT_GSI)
+	if (qp->type == IB_QPT_GSI) {
 		rcu_assign_pointer(qp->dev->gsi_qp, NULL);
-	else
-		xa_erase(&sroce_qpns, qp->qpn);
+		return;
+	}
+	xa_lock(&sroce_qpns);
+	__xa_erase(&sroce_qpns, qp->qpn);
+	if (rcu_access_pointer(*sroce_qpn_recent(qp->qpn)) == qp)
+		RCU_INIT_POINTER(*sroce_qpn_recent(qp->qpn), NULL);
+	xa_unlock(&sroce_qpns);
 }
 
 /* The attributes of a QP of which nothing but its capabilities is set. */
