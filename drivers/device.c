@@ -442,8 +442,11 @@ static void update_port(struct sroce_dev *dev, const struct net_device *ndev)
 	/* Not registered yet, or no more: then even the counters may be gone. */
 	if (!ib_device_try_get(&dev->ib))
 		return;
-	if (!up)
+	if (!up) {
+		local_bh_disable();
 		sroce_count(dev->counters.stats, SROCE_CNT_LINK_DOWNED);
+		local_bh_enable();
+	}
 	event.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
 	ib_dispatch_event(&event);
 	ib_device_put(&dev->ib);

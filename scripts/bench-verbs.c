@@ -3,8 +3,9 @@
  * bench-verbs DEVICE GID-INDEX QUICK
  *
  * What no stock program measures: the cost of registering memory, of the first
- * touch of memory that is registered on demand, the memory that an idle QP takes;
- * and, to compare with, how fast this machine copies.
+ * touch of memory that is registered on demand, the memory that an idle QP takes,
+ * and the latency where one thread is at both ends; and, to compare with, how fast
+ * this machine copies, and what a system call costs.
  *
  * Prints a line "OPERATION SIZE UNIT VALUE" for each figure.
  */
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -269,6 +271,111 @@ static void connect_qp(struct ibv_qp *qp, uint32_t dest)
 		die("RTS");
 }
 
+/* latency --------------------------------------------------------------------- */
+
+struct end {
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	volatile uint64_t *mem;		/* what is received, what is sent */
+};
+
+static void new_end(struct end *e)
+{
+	e->cq = ibv_create_cq(ctx, 256, NULL, NULL, 0);
+	if (!e->cq)
+		die("ibv_create_cq");
+	e->qp = new_qp(e->cq);
+	if (!e->qp)
+		die("ibv_create_qp");
+	e->mem = map(SMALL, 4096);
+	e->mr = ibv_reg_mr(pd, (void *)e->mem, 4096, ACCESS);
+	if (!e->mr)
+		die("ibv_reg_mr");
+}
+
+static void end_of(struct end *e)
+{
+	ibv_destroy_qp(e->qp);
+	ibv_dereg_mr(e->mr);
+	ibv_destroy_cq(e->cq);
+	unmap((void *)e->mem, 4096);
+}
+
+static void post_recv(struct end *e)
+{
+	struct ibv_sge sge = { (uintptr_t)e->mem, 8, e->mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+
+	if (ibv_post_recv(e->qp, &wr, &bad))
+		die("ibv_post_recv");
+}
+
+/* From before the post until the number is there; the send's completion after it. */
+static double one_way(struct end *from, struct end *to, bool send, uint64_t number)
+{
+	struct ibv_sge sge = { (uintptr_t)(from->mem + 1), 8, from->mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = send ? IBV_WR_SEND : IBV_WR_RDMA_WRITE,
+		.wr.rdma = { (uintptr_t)to->mem, to->mr->rkey },
+	};
+	struct ibv_wc wc;
+	double t;
+	int n;
+
+	from->mem[1] = number;
+	if (send)
+		post_recv(to);
+	t = now();
+	if (ibv_post_send(from->qp, &wr, &bad))
+		die("ibv_post_send");
+	if (send)
+		while (!(n = ibv_poll_cq(to->cq, 1, &wc)))
+			;
+	else
+		while (to->mem[0] != number)
+			;
+	t = now() - t;
+	if (send && (n < 0 || wc.status || to->mem[0] != number))
+		die("receive, status %d", n < 0 ? n : (int)wc.status);
+	while (!(n = ibv_poll_cq(from->cq, 1, &wc)))
+		;
+	if (n < 0 || wc.status)
+		die("send, status %d", n < 0 ? n : (int)wc.status);
+	return t * 1e6;
+}
+
+static void latency(bool send)
+{
+	enum { N = 4000 };
+	static double v[N];
+	struct end e[2];
+	int i;
+
+	new_end(&e[0]);
+	new_end(&e[1]);
+	connect_qp(e[0].qp, e[1].qp->qp_num);
+	connect_qp(e[1].qp, e[0].qp->qp_num);
+	for (i = 0; i < N; i++)
+		v[i] = one_way(&e[i % 2], &e[1 - i % 2], send, i + 1);
+	result(send ? "thread-send-lat" : "thread-write-lat", 8, "us", median(v, N));
+	end_of(&e[0]);
+	end_of(&e[1]);
+}
+
+static void system_call(void)
+{
+	enum { N = 10000 };
+	double t = now();
+	int i;
+
+	for (i = 0; i < N; i++)
+		syscall(SYS_getppid);
+	result("system-call", 0, "us", (now() - t) * 1e6 / N);
+}
+
 /* on-demand paging ------------------------------------------------------------ */
 
 static bool odp_writes(void)
@@ -443,9 +550,13 @@ int main(int argc, char **argv)
 	copy(64 * KIB);
 	copy(MIB);
 	copy(8 * MIB);
+	system_call();
 	/* iWARP connects by its connection manager only */
-	if (ctx->device->transport_type == IBV_TRANSPORT_IB)
+	if (ctx->device->transport_type == IBV_TRANSPORT_IB) {
+		latency(false);
+		latency(true);
 		idle_qps();
+	}
 	registrations();
 	if (ctx->device->transport_type == IBV_TRANSPORT_IB && odp_writes())
 		on_demand();

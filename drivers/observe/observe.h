@@ -84,17 +84,23 @@ struct sroce_counters {
 	struct sroce_stats		past;
 };
 
-/* Any context. */
-static inline void sroce_count(struct sroce_stats __percpu *stats,
-			       enum sroce_counter c)
-{
-	this_cpu_inc(stats->v[c]);
-}
-
+/*
+ * Bottom halves off: nobody comes between then, unless they can be preempted,
+ * and where an addition isn't one instruction it needn't be made one.
+ */
 static inline void sroce_count_add(struct sroce_stats __percpu *stats,
 				   enum sroce_counter c, u64 n)
 {
-	this_cpu_add(stats->v[c], n);
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		this_cpu_add(stats->v[c], n);
+	else
+		__this_cpu_add(stats->v[c], n);
+}
+
+static inline void sroce_count(struct sroce_stats __percpu *stats,
+			       enum sroce_counter c)
+{
+	sroce_count_add(stats, c, 1);
 }
 
 /* stats.c; process context */
