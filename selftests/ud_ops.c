@@ -46,6 +46,18 @@ static int ud_send(uint64_t id, uint32_t len, uint32_t qpn, uint32_t qkey, bool 
 	return send_post(&a, &wr);
 }
 
+/* 0xffff for a header with a right checksum. */
+static uint16_t ip_sum(const uint8_t *p)
+{
+	uint32_t sum = 0;
+	int i;
+
+	for (i = 0; i < 20; i += 2)
+		sum += p[i] << 8 | p[i + 1];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
 static void grh(const uint8_t *p)
 {
 	if (gid_kind(&A->gid) == GID_V4) {
@@ -56,6 +68,7 @@ static void grh(const uint8_t *p)
 		CHECK(ip->protocol == 17, "IPv4 protocol %u", ip->protocol);
 		CHECK(!memcmp(&ip->saddr, A->gid.raw + 12, 4), "IPv4 source");
 		CHECK(!memcmp(&ip->daddr, B->gid.raw + 12, 4), "IPv4 destination");
+		CHECK(ip_sum(p + 20) == 0xffff, "IPv4 checksum %04x", ntohs(ip->check));
 	} else {
 		const struct ip6_hdr *ip = (const void *)p;
 

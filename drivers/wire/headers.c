@@ -19,7 +19,8 @@
  * @id: of IPv4
  * @udp_len: bytes of the UDP header and all behind it
  *
- * RoCEv2 packets are never fragmented (IBTA Annex A17.9.2).
+ * RoCEv2 packets are never fragmented (IBTA Annex A17.9.2).  An IPv4 header has
+ * no checksum yet: IP's output gives it one, and a segmenter another.
  *
  * Context: any.
  */
@@ -42,7 +43,6 @@ void sroce_ip_build(void *ip, bool ipv4, const struct in6_addr *saddr,
 			.saddr		= saddr->s6_addr32[3],
 			.daddr		= daddr->s6_addr32[3],
 		};
-		ip_send_check(iph);
 	} else {
 		struct ipv6hdr *ip6h = ip;
 

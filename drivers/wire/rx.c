@@ -361,4 +361,6 @@ void sroce_mail_grh(const struct sroce_mail *mail, u8 grh[40])
 		  sroce_body_len(s->pkt.payload.len);
 	sroce_ip_build(grh + front, ipv4, &s->pkt.saddr, &s->pkt.daddr,
 		       s->tclass, 0, s->hop_limit, 0, udp_len);
+	if (ipv4)
+		ip_send_check((struct iphdr *)(grh + front));
 }
