@@ -202,19 +202,18 @@ static struct ibv_mr *reg_mr_ex(struct ibv_pd *pd,
 			       SROCE_MR_FD_OFFSET | SROCE_MR_DMAH;
 	bool addr = attr->comp_mask & SROCE_MR_ADDR;
 	bool fd = attr->comp_mask & SROCE_MR_FD;
+	bool has_iova = attr->comp_mask & SROCE_MR_IOVA;
 	struct ibv_mr *mr;
 	uint64_t iova;
 
 	if (attr->comp_mask & ~known)
 		return fail(EOPNOTSUPP);
 	if (addr == fd || fd != !!(attr->comp_mask & SROCE_MR_FD_OFFSET) ||
+	    (fd && !has_iova) ||
 	    (attr->comp_mask & SROCE_MR_DMAH && !attr->dmah))
 		return fail(EINVAL);
 
-	if (attr->comp_mask & SROCE_MR_IOVA)
-		iova = attr->iova;
-	else
-		iova = fd ? attr->fd_offset : (uintptr_t)attr->addr;
+	iova = has_iova ? attr->iova : (uintptr_t)attr->addr;
 
 	if (!(attr->comp_mask & SROCE_MR_DMAH)) {
 		if (fd)

@@ -117,7 +117,8 @@ static void registration_refused(void)
 	refused(AT(SROCE_MR_ADDR | SROCE_MR_FD_OFFSET), EINVAL, EINVAL, "offset without an fd");
 	refused(AT(SROCE_MR_ADDR | 1ull << 40), EINVAL, EOPNOTSUPP, "an unknown field");
 	refused(AT(SROCE_MR_ADDR | SROCE_MR_DMAH), EINVAL, EOPNOTSUPP, "a DMA handle that is none");
-	at = AT(SROCE_MR_FD | SROCE_MR_FD_OFFSET);
+	refused(AT(SROCE_MR_FD | SROCE_MR_FD_OFFSET), EINVAL, EINVAL, "fd without an iova");
+	at = AT(SROCE_MR_FD | SROCE_MR_FD_OFFSET | SROCE_MR_IOVA);
 	refused(at, EBADF, EOPNOTSUPP, "an fd that is none");
 	at = AT(SROCE_MR_ADDR);
 	at.access = IBV_ACCESS_REMOTE_WRITE;
@@ -163,9 +164,7 @@ static void dmabufs(void)
 	at.fd = fd;
 	at.fd_offset = 4096;
 	at.length = 8192;
-	at.comp_mask = SROCE_MR_FD | SROCE_MR_FD_OFFSET;
-	works(reg_mr_ex(b.pd, &at), 4096, m + 4096, 8192, "an fd");
-	at.comp_mask |= SROCE_MR_IOVA;
+	at.comp_mask = SROCE_MR_FD | SROCE_MR_FD_OFFSET | SROCE_MR_IOVA;
 	at.iova = 0x5000000;
 	works(reg_mr_ex(b.pd, &at), 0x5000000, m + 4096, 8192, "an fd and an iova");
 	close(fd);
