@@ -312,10 +312,10 @@ devices()
 	rdma dev show 2>/dev/null | sed -n 's/^[0-9]*: \([^:]*\):.*/\1/p'
 }
 
-# what the core counts for a device, without its number
+# what the core counts for a device, without its number and what the limits are
 resources()
 {
-	rdma resource show "$1" 2>/dev/null | sed 's/^[0-9]*: //; s/ *$//'
+	rdma resource show "$1" 2>/dev/null | sed -E 's/^[0-9]*: //; s,/[0-9]+,,g; s/ *$//'
 }
 
 same_resources() { [ "$(resources "$1")" = "$2" ]; }
