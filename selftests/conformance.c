@@ -887,23 +887,6 @@ static uint64_t before[STEPS];
 #define AT row->type == IBV_QPT_UC || row->type == IBV_QPT_UD ? "datagram" : \
 	gid_kind(&wire.me) == GID_V4 ? "IPv4" : "IPv6", step
 
-static uint64_t counter(const char *name)
-{
-	unsigned long long v = 0;
-	char path[256];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", A->name,
-		 name);
-	f = fopen(path, "r");
-	if (!f)
-		return 0;
-	if (fscanf(f, "%llu", &v) != 1)
-		v = 0;
-	fclose(f);
-	return v;
-}
-
 static bool is_op(const struct pk *p, int rc_op)
 {
 	return p->op == rc_op;
@@ -1199,8 +1182,8 @@ static void do_step(const struct step *s)
 	case DO_COUNT:
 		/* the core keeps what it has read for 10 ms: two ticks of 10 ms at most */
 		msleep(25);
-		CHECK(counter(s->name) - before[step] == (uint64_t)s->a, WHERE ": %s went up by %d",
-		      AT, s->name, (int)(counter(s->name) - before[step]));
+		CHECK(dev_counter(A, s->name) - before[step] == (uint64_t)s->a, WHERE ": %s went up by %d",
+		      AT, s->name, (int)(dev_counter(A, s->name) - before[step]));
 		break;
 	case DO_END:
 		break;
@@ -1344,7 +1327,7 @@ static void run_once(bool v4)
 	drain_events(A);
 	for (step = 0; row->s[step].what; step++)
 		if (row->s[step].what == DO_COUNT)
-			before[step] = counter(row->s[step].name);
+			before[step] = dev_counter(A, row->s[step].name);
 	for (step = 0; row->s[step].what && !t_failed(); step++)
 		do_step(&row->s[step]);
 	if (!t_failed())

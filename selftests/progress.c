@@ -248,6 +248,66 @@ static void beside_flood(uint32_t len, int n)
 static void small_flood(void) { beside_flood(8, 16000); }
 static void large_flood(void) { beside_flood(65536, 1000); }
 
+static void *change(void *unused)
+{
+	uint8_t v = 0;
+
+	pin(1);
+	while (!atomic_load(&stop)) {
+		v ^= 1;
+		memset(la.p, v, la.len);
+		atomic_fetch_add(&rounds, 1);
+	}
+	return unused;
+}
+
+/*
+ * Who writes to memory that is being sent gets any mixture through, as with a NIC,
+ * and no error: also where packets are made of that memory itself.
+ */
+static void changing_source(void)
+{
+	enum { N = 64, DEEP = 4, LEN = 256 << 10 };
+	struct qopt o = qopt();
+	int posted = 0, done = 0;
+	uint64_t again;
+	struct ibv_wc wc;
+	pthread_t t;
+
+	pin(0);
+	o.timeout = 18;
+	pair_new(&a, &b, &o);
+	again = dev_counter(a.dev, "completer_retry_err");
+	la = buf_new(a.pd, LEN, ACC_ALL);
+	rb = buf_new(b.pd, LEN, ACC_ALL);
+	thread(&t, change);
+	while (!atomic_load(&rounds))
+		sched_yield();
+	while (done < N) {
+		for (; posted < N && posted - done < DEEP; posted++) {
+			struct ibv_sge sg = { (uintptr_t)la.p, LEN, la.mr->lkey };
+			struct ibv_send_wr wr = { .wr_id = posted, .sg_list = &sg, .num_sge = 1,
+						  .opcode = IBV_WR_RDMA_WRITE,
+						  .send_flags = IBV_SEND_SIGNALED };
+
+			wr.wr.rdma.remote_addr = (uintptr_t)rb.p;
+			wr.wr.rdma.rkey = rb.mr->rkey;
+			memset(rb.p, 0xee, LEN);
+			REQUIRE(!send_post(&a, &wr), "post_send");
+		}
+		REQUIRE(wait_wc(a.scq, &wc, 1, 20000) == 1, "no completion after %d", done);
+		REQUIRE(!wc.status && wc.wr_id == (uint64_t)done, "WRITE %d: %s", done,
+			ibv_wc_status_str(wc.status));
+		done++;
+	}
+	for (int i = 0; i < LEN; i++)
+		REQUIRE(rb.p[i] <= 1, "byte %d is %#x", i, rb.p[i]);
+	drop(&t);
+	again = dev_counter(a.dev, "completer_retry_err") - again;
+	CHECK(again <= N / 8, "%d messages were sent again %lld times", N, (long long)again);
+	t_note("changed %ld times, sent again %lld times", atomic_load(&rounds), (long long)again);
+}
+
 static const struct tcase cases[] = {
 	{ "query_beside_pingpong", query_beside_pingpong },
 	{ "deep_reads_small", deep_reads_small },
@@ -256,6 +316,7 @@ static const struct tcase cases[] = {
 	{ "writes_and_reads", writes_and_reads },
 	{ "own_work_beside_small_requests", small_flood },
 	{ "own_work_beside_large_requests", large_flood },
+	{ "changing_source", changing_source },
 };
 
 int main(int argc, char **argv)

@@ -363,6 +363,47 @@ static void skb_read(const struct sk_buff *skb, unsigned int off, void *to,
 		memset(to, 0, len);
 }
 
+/**
+ * sroce_payload_is_lasting() - may its pages be referenced?
+ * @payload: of any kind, held
+ *
+ * Context: any.
+ * Return: true if all of it is in pages that stay what they are for as long as
+ * there is a reference to them, whatever becomes of the region.
+ */
+bool sroce_payload_is_lasting(const struct sroce_payload *payload)
+{
+	unsigned int i;
+	u64 at;
+
+	if (payload->kind != SROCE_PAYLOAD_SEGS)
+		return false;
+
+	for (i = 0; i < payload->nseg; i++)
+		if (!seg_source(payload->seg + i, &at)->ops->lasting)
+			return false;
+
+	return true;
+}
+
+/**
+ * sroce_payload_piece() - where bytes of a payload are
+ * @from: payload of segments, held
+ * @off: first byte
+ * @len: set to the number of bytes from there on that lie one after the other
+ *
+ * Context: any.
+ * Return: kernel virtual address of the first byte.
+ */
+void *sroce_payload_piece(const struct sroce_payload *from, u32 off, u32 *len)
+{
+	struct cursor c;
+
+	cursor_init(&c, from->seg, from->nseg, off);
+
+	return cursor_piece(&c, len);
+}
+
 static void segs_read(struct cursor *from, void *to, u32 len)
 {
 	while (len) {

@@ -62,6 +62,8 @@ struct sroce_gate {
  * struct sroce_region_ops - a source of memory
  * @kind: name, for people
  * @revocable: work requests change what the key stands for
+ * @lasting: its memory is pages that a reference keeps, also when the region is
+ *	     gone, and that nobody takes away meanwhile
  * @check: is there memory behind the range, which is within the region?  0 or
  *	   -ERANGE.  Any context.  NULL: all of the region is memory.
  * @addr: kernel virtual address of the byte that is @at bytes behind the
@@ -85,6 +87,7 @@ struct sroce_gate {
 struct sroce_region_ops {
 	const char *kind;
 	bool revocable;
+	bool lasting;
 	int (*check)(const struct sroce_region *region, u64 iova, u64 len);
 	void *(*addr)(const struct sroce_region *region, u64 at, u64 *contig);
 	int (*hold)(struct sroce_region *region, u64 at, u32 len, bool write);
@@ -423,6 +426,8 @@ int sroce_segs_hold(struct sroce_seg *seg, unsigned int nseg, bool write,
 void sroce_segs_unhold(struct sroce_seg *seg, unsigned int nseg);
 u64 *sroce_seg_word(const struct sroce_seg *seg);
 void sroce_payload_put(struct sroce_payload *payload);
+bool sroce_payload_is_lasting(const struct sroce_payload *payload);
+void *sroce_payload_piece(const struct sroce_payload *from, u32 off, u32 *len);
 void sroce_payload_read(const struct sroce_payload *from, u32 off,
 			void *to, u32 len);
 void sroce_payload_write(const struct sroce_payload *from,

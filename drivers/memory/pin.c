@@ -332,6 +332,7 @@ static struct sroce_region *pin_rereg(struct ib_pd *pd,
 
 static const struct sroce_region_ops pin_ops = {
 	.kind		= "pin",
+	.lasting	= true,
 	.rereg		= pin_rereg,
 	.release	= pin_release,
 };

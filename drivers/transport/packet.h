@@ -15,6 +15,7 @@ enum {
 	SROCE_PKT_ACKREQ	= 1 << 1,	/* BTH: acknowledge request */
 	SROCE_PKT_COPY		= 1 << 2,	/* payload is good only now */
 	SROCE_PKT_EXCESS	= 1 << 3,	/* one request more than agreed */
+	SROCE_PKT_REFER		= 1 << 4,	/* payload may be referenced */
 };
 
 /* What FLUSH is to see to, and for what memory; IBTA Annex A19. */

@@ -139,6 +139,7 @@ struct sroce_sq {
  * @off: bytes of it that are sent
  * @psn: PSN of the next packet
  * @max_psn: one past the highest PSN ever sent
+ * @copies: packets whose payload is copied before one is referenced again
  * @reads: requests sent that need a response (READ, atomic operations, FLUSH)
  *	   and whose last one is missing
  * @rnr_wait: the peer asked to wait, until @rnr_until
@@ -150,6 +151,7 @@ struct sroce_requester {
 	u32			off;
 	u32			psn;
 	u32			max_psn;
+	u32			copies;
 	u32			reads;
 	u32			since_ack_req;
 	ktime_t			rnr_until;

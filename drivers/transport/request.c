@@ -9,6 +9,12 @@
 /* P_Key of packets: there is one, the default partition. */
 #define SROCE_PKEY	0xffff
 
+/* Bytes of a message from which on its pages are worth more than a copy. */
+#define SROCE_REFER_MIN		(16u << 10)
+
+/* Packets after a loss until it is tried again. */
+#define SROCE_REFER_AGAIN	4096
+
 /* The work request to send from, or NULL when there is none to start. */
 static struct sroce_swqe *sroce_request_current(struct sroce_qp *qp)
 {
@@ -209,6 +215,27 @@ static void sroce_send_single(struct sroce_qp *qp, struct sroce_tx *tx,
 	sroce_request_sent(qp, 1);
 }
 
+/*
+ * Until a request is completed its memory must not be changed, so that it need not
+ * be copied to be sent.  Who changes it all the same, say in a loop, is to get
+ * something through: what was lost once is copied, and what follows for a while.
+ */
+static u8 sroce_send_refers(struct sroce_qp *qp, const struct sroce_swqe *wqe,
+			    u32 npsn)
+{
+	struct sroce_requester *req = &qp->req;
+
+	if (qp->type != IB_QPT_RC || !qp->attr.timeout ||
+	    wqe->length < SROCE_REFER_MIN ||
+	    psn_diff(req->psn, req->max_psn) < 0)
+		return 0;
+	if (req->copies) {
+		req->copies -= min(req->copies, npsn);
+		return 0;
+	}
+	return SROCE_PKT_REFER;
+}
+
 /* As sroce_send_payload(). */
 static int sroce_send_data(struct sroce_qp *qp, struct sroce_tx *tx,
 			   struct sroce_swqe *wqe, u32 window,
@@ -235,6 +262,7 @@ static int sroce_send_data(struct sroce_qp *qp, struct sroce_tx *tx,
 	if (err)
 		return err;
 
+	pkt.flags |= sroce_send_refers(qp, wqe, pkt.npsn);
 	if (!req->off)
 		part |= PART_FIRST;
 	if (req->off + len == wqe->length)
@@ -522,6 +550,7 @@ void sroce_request_rewind(struct sroce_qp *qp)
 {
 	qp->comp.rewound = true;
 	qp->comp.gap = qp->comp.una;
+	qp->req.copies = SROCE_REFER_AGAIN;
 	sroce_count(qp->stats, SROCE_CNT_RETRANSMITS);
 	sroce_request_seek(qp);
 }

@@ -3,10 +3,12 @@
  * Sending: bursts of packets to one address vector.
  *
  * Each packet is a small skb: headers in the linear part, payload copied once
- * into pages shared by many packets, and the ICRC computed over the copy.  The
- * pages of the application aren't sent by reference: it may write to them at
- * any time, as it may after a retransmission that turns out to be needless,
- * and the ICRC would be wrong.
+ * into pages shared by many packets, and the ICRC computed over the copy.
+ *
+ * Payload of long messages is sent from the pages of the application, which it must
+ * leave alone until it has the completion.  If it doesn't, the ICRC is wrong and
+ * the packet is lost.  What it may write to at any time is copied: what a READ is
+ * answered with, and what is sent again, as that may turn out to be needless.
  */
 #include <linux/module.h>
 #include <linux/netdevice.h>
@@ -22,6 +24,11 @@ static bool short_path = true;
 module_param(short_path, bool, 0644);
 MODULE_PARM_DESC(short_path,
 		 "Let QPs of one device exchange messages in memory (default on); off: through the network stack, for captures and netem");
+
+static bool zero_copy = true;
+module_param(zero_copy, bool, 0644);
+MODULE_PARM_DESC(zero_copy,
+		 "Send long messages from the pages of the application (default on); off: from a copy of them");
 
 /* Bytes of a device that may wait in queues below us. */
 #define TX_ROOM		(8u << 20)
@@ -127,21 +134,22 @@ bool sroce_tx_room(const struct sroce_tx *tx)
 
 /* Append to the pages of an skb; the CRC goes on over what is appended. */
 static int append(struct sk_buff *skb, struct page_frag *frag,
-		  const struct sroce_payload *from, u32 len, u32 *crc)
+		  const struct sroce_payload *from, u32 off, u32 len, u32 *crc)
 {
-	u32 off, n;
+	const u32 end = off + len;
+	u32 n;
 
-	for (off = 0; off < len; off += n) {
+	for (; off < end; off += n) {
 		int nr = skb_shinfo(skb)->nr_frags;
 		void *to;
 
 		/* In need it gives single pages, so take what there is. */
 		if (nr == MAX_SKB_FRAGS ||
-		    !skb_page_frag_refill(min_t(u32, len - off, PAGE_SIZE),
+		    !skb_page_frag_refill(min_t(u32, end - off, PAGE_SIZE),
 					  frag, GFP_ATOMIC | __GFP_NOWARN))
 			return -ENOMEM;
 
-		n = min(len - off, frag->size - frag->offset);
+		n = min(end - off, frag->size - frag->offset);
 		to = page_address(frag->page) + frag->offset;
 		sroce_payload_read(from, off, to, n);
 		*crc = sroce_icrc_update(*crc, to, n);
@@ -159,9 +167,50 @@ static int append(struct sk_buff *skb, struct page_frag *frag,
 	return 0;
 }
 
-static int append_parts(struct sk_buff *skb, struct page_frag *frag,
-			const struct sroce_payload *payload, u32 crc)
+/* The same with the pages themselves, each with a reference. */
+static int append_pages(struct sk_buff *skb, struct page_frag *frag,
+			const struct sroce_payload *from, u32 *crc)
 {
+	struct skb_shared_info *shinfo = skb_shinfo(skb);
+	u32 off, n;
+	int err;
+
+	for (off = 0; off < from->len; off += n) {
+		const void *at = sroce_payload_piece(from, off, &n);
+		struct page *page;
+
+		if (!at)
+			return -EFAULT;
+		n = min3(n, from->len - off, (u32)(PAGE_SIZE - offset_in_page(at)));
+		page = virt_to_page(at);
+		/* References to the memory of a device may end it. */
+		if (is_zone_device_page(page)) {
+			err = append(skb, frag, from, off, n, crc);
+			if (err)
+				return err;
+			continue;
+		}
+		if (shinfo->nr_frags == MAX_SKB_FRAGS)
+			return -ENOMEM;
+
+		*crc = sroce_icrc_update(*crc, at, n);
+		get_page(page);
+		skb_fill_page_desc_noacc(skb, shinfo->nr_frags, page,
+					 offset_in_page(at), n);
+		skb->len += n;
+		skb->data_len += n;
+		skb->truesize += n;
+	}
+	/* Whoever wants to change it on the way has to copy it. */
+	shinfo->flags |= SKBFL_SHARED_FRAG;
+
+	return 0;
+}
+
+static int append_parts(struct sk_buff *skb, struct page_frag *frag,
+			const struct sroce_pkt *pkt, u32 crc)
+{
+	const struct sroce_payload *payload = &pkt->payload;
 	const u32 pad = sroce_pad(payload->len);
 	struct sroce_icrc icrc;
 	u8 zero[4] = {};
@@ -176,26 +225,30 @@ static int append_parts(struct sk_buff *skb, struct page_frag *frag,
 	if (frag->offset > frag->size)
 		frag->offset = frag->size;
 
-	err = append(skb, frag, payload, payload->len, &crc);
+	if (pkt->flags & SROCE_PKT_REFER && READ_ONCE(zero_copy) &&
+	    sroce_payload_is_lasting(payload))
+		err = append_pages(skb, frag, payload, &crc);
+	else
+		err = append(skb, frag, payload, 0, payload->len, &crc);
 	if (!err)
-		err = append(skb, frag, &tail, pad, &crc);
+		err = append(skb, frag, &tail, 0, pad, &crc);
 	if (err)
 		return err;
 
 	sroce_icrc_end(&icrc, crc);
 	tail.buf = &icrc;
 
-	return append(skb, frag, &tail, sizeof(icrc), &crc);
+	return append(skb, frag, &tail, 0, sizeof(icrc), &crc);
 }
 
 /* Payload, pad and ICRC into pages. */
-static int append_body(struct sk_buff *skb, const struct sroce_payload *payload,
+static int append_body(struct sk_buff *skb, const struct sroce_pkt *pkt,
 		       u32 crc)
 {
 	int err;
 
 	local_lock_nested_bh(&tx_frags.lock);
-	err = append_parts(skb, &this_cpu_ptr(&tx_frags)->frag, payload, crc);
+	err = append_parts(skb, &this_cpu_ptr(&tx_frags)->frag, pkt, crc);
 	local_unlock_nested_bh(&tx_frags.lock);
 
 	return err;
@@ -284,7 +337,7 @@ static struct sk_buff *build(struct sroce_tx *tx, const struct sroce_pkt *pkt)
 	crc = sroce_icrc_update(crc, bth + 1, hdr_len - sizeof(*bth));
 	if (linear) {
 		append_linear(skb, &pkt->payload, crc);
-	} else if (append_body(skb, &pkt->payload, crc)) {
+	} else if (append_body(skb, pkt, crc)) {
 		kfree_skb(skb);
 		return NULL;
 	}

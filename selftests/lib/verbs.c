@@ -459,6 +459,23 @@ struct ibv_mr *mr_new(struct ibv_pd *pd, void *p, size_t len, int access)
 }
 
 /* both ends speak from an address of this kind from here on */
+uint64_t dev_counter(const struct tdev *d, const char *name)
+{
+	unsigned long long v = 0;
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s", d->name,
+		 name);
+	f = fopen(path, "r");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu", &v) != 1)
+		v = 0;
+	fclose(f);
+	return v;
+}
+
 void use_gid(const char *kind)
 {
 	setenv("SROCE_GID", kind, 1);

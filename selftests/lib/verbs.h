@@ -85,6 +85,7 @@ enum gid_kind { GID_NONE, GID_LL, GID_V4, GID_V6 };
 enum gid_kind gid_kind(const union ibv_gid *g);
 int dev_netdev(struct tdev *d, char *name, size_t n);
 void dev_refresh(struct tdev *d);
+uint64_t dev_counter(const struct tdev *d, const char *name);	/* of hw_counters, or 0 */
 void use_gid(const char *kind);	/* ipv4, ipv6, ll; skips without one */
 
 /* objects */
