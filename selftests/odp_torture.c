@@ -22,6 +22,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -675,64 +676,132 @@ static void torture(void)
 	CHECK(status_kb("VmPin") <= 3 * 4, "VmPin %ld kB", status_kb("VmPin"));
 }
 
-/* pages go all the time, one by one, from under long copies ------------------------------ */
+/* memory goes, again and again, from under long copies ----------------------------------- */
 
-enum { HELD = 2048 };	/* cells that are copied at once */
+enum { PAGES = 32, SPAN = PAGES * 4096 };	/* that are copied at once */
+
+/* what is done to which memory */
+enum taking { TAKE_TARGET, TAKE_SOURCE, PROTECT_SOURCE };
+
+struct taker {
+	enum taking what;
+	uint8_t *p;
+	uint8_t *fresh;		/* memory that comes from what was given back */
+	uint64_t state;
+	unsigned long taken;
+};
+
+static atomic_ulong messages;
+
+/*
+ * One by one: a fault that meets this has seen some of the pages already. The page
+ * that a CPU has freed last is the one that it has next.
+ */
+static void take_pages(struct taker *t)
+{
+	uint32_t stride = 2 * dice(&t->state, PAGES / 2) + 1;
+	unsigned long before;
+
+	for (uint32_t i = 0; i < PAGES; i++) {
+		size_t at = i * stride % PAGES * 4096;
+
+		madvise(t->p + at, 4096, MADV_DONTNEED);
+		memset(t->fresh + at, 0xee, 4096);
+	}
+	before = atomic_load(&messages);
+	while (!over() && atomic_load(&messages) < before + 3)
+		usleep(20);
+	for (int i = 0; i < SPAN; i += 8)
+		if (!CHECK(*(uint64_t *)(t->fresh + i) == 0xeeeeeeeeeeeeeeee,
+			   "what was sent came to memory given back"))
+			break;
+	madvise(t->fresh, SPAN, MADV_DONTNEED);
+}
 
 static void *take(void *arg)
 {
-	uint64_t state = *(uint64_t *)arg;
-	struct worker *w = &workers[0];
+	struct taker *t = arg;
 
+	pin(0);
 	while (!over()) {
-		uint8_t *p = (dice(&state, 2) ? w->a.p : w->b.p) +
-			     (size_t)dice(&state, HELD * CELL / 4096) * 4096;
-
-		madvise(p, 4096, MADV_DONTNEED);
-		broken++;
-		/* so that there are copies, and not only faults */
-		for (volatile int i = dice(&state, 30000); i > 0; i--)
-			;
+		t->taken++;
+		if (t->what != PROTECT_SOURCE) {
+			take_pages(t);
+			continue;
+		}
+		/* what can be read before and after can be read in between */
+		mprotect(t->p, SPAN, PROT_READ);
+		mprotect(t->p, SPAN, PROT_READ | PROT_WRITE);
+		usleep(dice(&t->state, 1000));
 	}
 	return NULL;
 }
 
-static void under_copies(void)
+static bool long_write(struct worker *w)
 {
-	struct worker *w = &workers[0];
-	unsigned long done = 0;
-	uint64_t state = seed;
-	pthread_t taker;
+	struct op op = { .deed = WRITE, .n = SPAN / CELL };
+	struct ibv_wc wc;
 
+	arenas_lock(w, &op);
+	arenas_unlock(w);
+	if (!op_post(w, &op, 1) || !one_wc(w, &op, w->ea[0].scq, &wc) ||
+	    !CHECK(!wc.status, "%s", ibv_wc_status_str(wc.status)))
+		return false;
+	atomic_fetch_add(&messages, 1);
+	return true;
+}
+
+/* The CPU that sends is the one that copies. */
+static void under_copies(enum taking what)
+{
+	struct taker t = { .what = what, .state = seed };
+	struct worker *w = &workers[0];
+	const uint64_t *got;
+	pthread_t taker;
+	cpu_set_t cpus;
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
 	opt = qopt();
 	opt.timeout = 19;
 	worker_new(w, 0);
 	REQUIRE(w->a.backing == ANON && w->b.backing == ANON, "not anonymous");
-	memset(w->a.p, 0x55, ARENA);
-	broken = 0;
+	t.p = what == TAKE_TARGET ? w->b.p : w->a.p;
+	t.fresh = mem_new(SPAN);
+	madvise(w->a.p, ARENA, MADV_NOHUGEPAGE);
+	madvise(w->b.p, ARENA, MADV_NOHUGEPAGE);
+	madvise(t.fresh, SPAN, MADV_NOHUGEPAGE);
+	memset(w->a.p, 0x55, SPAN);
+	got = (uint64_t *)w->b.p;
+	messages = 0;
 	until = now_ms() + 1000ull * scaled(5);
-	REQUIRE(!pthread_create(&taker, NULL, take, &state), "pthread_create");
+	REQUIRE(!pthread_create(&taker, NULL, take, &t), "pthread_create");
+	if (!uml)
+		pin(1);
 	while (!over()) {
-		struct op op = { .deed = done & 1 ? READ : WRITE, .n = HELD };
-		struct ibv_wc wc;
-
-		arenas_lock(w, &op);
-		arenas_unlock(w);
-		if (!op_post(w, &op, done) || !one_wc(w, &op, w->ea[0].scq, &wc) ||
-		    !CHECK(!wc.status, "%s", ibv_wc_status_str(wc.status)))
+		if (what == PROTECT_SOURCE)
+			memset(w->b.p, 0, SPAN);
+		if (!long_write(w))
 			break;
-		done++;
+		for (int i = 0; i < SPAN / 8 && what != TAKE_TARGET; i++)
+			if (!CHECK(got[i] == 0x5555555555555555 ||
+				   (what == TAKE_SOURCE && !got[i]), "word %d is %#llx", i,
+				   (unsigned long long)got[i]))
+				break;
 	}
 	pthread_join(taker, NULL);
-	for (size_t i = 0; i < HELD * CELL; i++)
-		if (!CHECK(w->b.p[i] == 0x55 || !w->b.p[i], "byte %zu is %#x", i, w->b.p[i]))
-			break;
-	t_note("%lu messages, %lu pages taken", done, broken);
-	CHECK(done && broken, "too little was done");
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	t_note("%lu messages, memory taken %lu times", (unsigned long)messages, t.taken);
+	CHECK(messages > 20 && t.taken > 5, "too little was done");
 }
 
+static void under_writes(void) { under_copies(TAKE_TARGET); }
+static void under_reads(void) { under_copies(TAKE_SOURCE); }
+static void under_protection(void) { under_copies(PROTECT_SOURCE); }
+
 static const struct tcase cases[] = {
-	{ "under_copies", under_copies },
+	{ "under_writes", under_writes },
+	{ "under_reads", under_reads },
+	{ "under_protection", under_protection },
 	{ "torture", torture },
 };
 
