@@ -3,6 +3,7 @@
  * What registered memory allows, to whom, at which addresses, and which memory can be
  * registered. The rules R1 to R17 are listed in Documentation/memory.rst.
  */
+#include "paging.h"
 #include "traffic.h"
 
 #include <fcntl.h>
@@ -575,6 +576,60 @@ static void transparent_huge(void)
 	memory("with small pages between", h, 4 * huge, ACC_ALL, 12);
 }
 
+/* Within 2 MiB, pages that follow each other in memory only to a part. */
+static void shuffled(void)
+{
+	enum { N = 512, PG = 4096 };
+	size_t huge = N * PG;
+	uint8_t *p, *h;
+	int i;
+
+	setup();
+	p = mmap(NULL, 4 * huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(p != MAP_FAILED, "mmap");
+	h = (uint8_t *)(((uintptr_t)p + huge - 1) & ~(huge - 1));
+	madvise(h, 2 * huge, MADV_HUGEPAGE);
+	memset(h, 1, 2 * huge);
+	/* from page 300 of the second block on the other way round, in what was one page */
+	for (i = 300; i < N - 1 - (i - 300); i++) {
+		uint8_t *a = h + huge + i * PG, *z = h + huge + (N - 1 - (i - 300)) * PG;
+		uint8_t *aside = p + 4 * huge - PG;
+
+		REQUIRE(mremap(a, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, aside) == aside &&
+			mremap(z, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, a) == a &&
+			mremap(aside, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, z) == z,
+			"mremap: %s", strerror(errno));
+	}
+	memory("pages the other way round", (char *)h, 2 * huge, ACC_ALL, 12);
+	memory("from the middle on", (char *)h + huge / 2 + 100, huge * 3 / 2 - 200, ACC_ALL, 12);
+	memory("from within these", (char *)h + huge + 299 * PG, 200 * PG, ACC_ALL, 12);
+	/* all in one row, but not where a huge page would have them */
+	REQUIRE(mremap(h + PG, huge - PG, huge - PG, MREMAP_MAYMOVE | MREMAP_FIXED, h + huge) ==
+		h + huge, "mremap: %s", strerror(errno));
+	memory("moved by a page", (char *)h + huge, huge - PG, ACC_ALL, 12);
+	munmap(p, 4 * huge);
+}
+
+/* Memory that the kernel may throw away is kept when something has arrived there. */
+static void lazily_freed(void)
+{
+	struct ibv_mr *mr;
+	uint8_t *p;
+
+	setup();
+	p = mem_new(LEN);
+	memset(p, 1, LEN);
+	mr = mr_new(b.pd, p, LEN, ACC_ALL);
+	if (madvise(p, LEN, MADV_FREE))
+		SKIP("madvise: %s", strerror(errno));
+	fill(la.p, LEN, 11, 0);
+	got(request(IBV_WR_RDMA_WRITE, (uintptr_t)la.p, la.mr->lkey, (uintptr_t)p, mr->rkey, LEN),
+	    0, "WRITE");
+	REQUIRE(!drop(mr), "dereg_mr");
+	page_out(p, LEN);
+	CHECK(differs(p, LEN, 11, 0) < 0, "it was thrown away");
+}
+
 static bool reserve(const char *size, int n)
 {
 	char path[128];
@@ -761,6 +816,8 @@ static const struct tcase cases[] = {
 	{ "R17: shared_memory", shared_memory },
 	{ "R17: files", files },
 	{ "R17: transparent_huge_pages", transparent_huge },
+	{ "R17: pages_in_another_order", shuffled },
+	{ "R17: lazily_freed", lazily_freed },
 	{ "R17: hugetlb_2M", hugetlb_2m },
 	{ "R17: hugetlb_1G", hugetlb_1g },
 	{ "R17: no_pages", no_pages },
