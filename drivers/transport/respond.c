@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The responder: requests from the peer.  IBTA vol. 1, 9.7.3, 9.7.4 and 9.8.
+ * The responder: the order of requests from the peer, and what it is told of
+ * them.  IBTA vol. 1, 9.7.3, 9.7.4 and 9.8.
  */
 #include <rdma/ib_mad.h>
 #include <rdma/ib_pack.h>
 
 #include "transport/aeth.h"
-#include "transport/qp.h"
+#include "transport/respond.h"
 
 #define SROCE_GRH	40u
 
@@ -125,63 +126,6 @@ static void sroce_respond_recv_fail(struct sroce_qp *qp,
 }
 
 /*
- * Write bytes to the receive request at hand; perhaps @more will follow.  0,
- * what sroce_copy() says, or what else tells that its memory is not ours.
- */
-static int sroce_scatter(struct sroce_qp *qp, u32 off,
-			 const struct sroce_payload *payload, u32 more)
-{
-	struct sroce_rwqe *wqe = qp->rq.cur;
-	int n;
-
-	if (!payload->len)
-		return 0;
-	n = sroce_segs_get(&qp->dev->keys, qp->rq.pd, IB_ACCESS_LOCAL_WRITE,
-			   wqe->sge, wqe->num_sge, off, payload->len,
-			   qp->rseg, ARRAY_SIZE(qp->rseg));
-	if (n < 0)
-		return n;
-	return sroce_copy(qp, payload, qp->rseg, n, more);
-}
-
-/*
- * Remote access to memory by key.  Returns the number of segments in
- * qp->rseg, at least 1.
- */
-static int sroce_remote_segs(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
-			     int access)
-{
-	struct sroce_region *region;
-
-	region = sroce_region_get_remote(&qp->dev->keys, rkey, qp->pd, qp->tag,
-					 access, va, len);
-	if (IS_ERR(region))
-		return PTR_ERR(region);
-	qp->rseg[0] = (struct sroce_seg){
-		.region	= region,
-		.iova	= va,
-		.len	= len,
-		.more	= U32_MAX,
-	};
-	return 1;
-}
-
-static bool sroce_remote_ok(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
-			    int access)
-{
-	int n;
-
-	/* A message without bytes does not check the key, IBTA 9.7.4.1.2. */
-	if (!len)
-		return true;
-	n = sroce_remote_segs(qp, rkey, va, len, access);
-	if (n < 0)
-		return false;
-	sroce_segs_put(qp->rseg, n);
-	return true;
-}
-
-/*
  * READ responses are sent a few at a time, and requests behind the READ wait
  * for them: they might overwrite what it reads.
  */
@@ -293,13 +237,12 @@ static void sroce_read_begin(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 }
 
 /* Remember what an atomic operation found, in place of the oldest. */
-static void sroce_saved_add(struct sroce_qp *qp, const struct sroce_pkt *pkt,
-			    u64 orig)
+static void sroce_saved_add(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
 	struct sroce_responder *resp = &qp->resp;
 
 	resp->saved[resp->next_saved] = (struct sroce_saved){
-		.orig = orig,
+		.orig = pkt->orig,
 		.psn = pkt->psn,
 		.opcode = pkt->opcode,
 	};
@@ -444,236 +387,41 @@ static void sroce_respond_lost(struct sroce_qp *qp, u32 psn)
 		sroce_respond_early(qp, psn);
 }
 
-/*
- * Each returns true when the packet is executed.  If not, the peer has been
- * told why, or the actor is parked.
- */
-static bool sroce_respond_send_op(struct sroce_qp *qp,
-				  const struct sroce_pkt *pkt, u32 op)
+/* What was not executed: what is to be said and done about it. */
+static void sroce_respond_refuse(struct sroce_qp *qp,
+				 const struct sroce_pkt *pkt,
+				 enum sroce_verdict verdict)
 {
-	struct sroce_responder *resp = &qp->resp;
-	int err;
-
-	if (!sroce_rq_take(qp)) {
+	switch (verdict) {
+	case SROCE_EXECUTED:
+	case SROCE_PARKED:
+		break;
+	case SROCE_LOST:
+		sroce_respond_lost(qp, pkt->psn);
+		break;
+	case SROCE_NO_RECV:
 		sroce_respond_rnr(qp);
-		return false;
-	}
-	if (op & SROCE_OP_FIRST)
-		resp->off = 0;
-	if ((u64)resp->off + pkt->payload.len > qp->rq.cur->length) {
+		break;
+	case SROCE_INVALID:
+		sroce_respond_invalid(qp);
+		break;
+	case SROCE_NO_ACCESS:
+		sroce_respond_no_access(qp);
+		break;
+	case SROCE_RECV_LEN:
 		sroce_respond_recv_fail(qp, IB_WC_LOC_LEN_ERR,
 					AETH_NAK_INV_REQ);
-		return false;
-	}
-	/* How long it will be isn't known: as long again as it is by now. */
-	err = sroce_scatter(qp, resp->off, &pkt->payload,
-			    op & SROCE_OP_LAST ? 0 :
-			    resp->off + pkt->payload.len);
-	if (err == -EAGAIN)
-		return false;
-	if (err == -EIO) {
-		sroce_respond_lost(qp, pkt->psn);
-		return false;
-	}
-	if (err) {
+		break;
+	case SROCE_RECV_PROT:
 		sroce_respond_recv_fail(qp, IB_WC_LOC_PROT_ERR,
 					AETH_NAK_REM_OP);
-		return false;
-	}
-	resp->off += pkt->payload.len;
-	/* A peer must not think that a key is gone when it isn't. */
-	if (op & SROCE_OP_INV &&
-	    sroce_key_invalidate(&qp->dev->keys, qp->pd, qp->tag, pkt->ieth,
-				 true)) {
+		break;
+	case SROCE_RECV_INV:
 		sroce_count(qp->stats, SROCE_CNT_ACCESS_ERR);
 		sroce_respond_recv_fail(qp, IB_WC_REM_INV_REQ_ERR,
 					AETH_NAK_REM_ACCESS);
-		return false;
+		break;
 	}
-	return true;
-}
-
-static bool sroce_respond_write_op(struct sroce_qp *qp,
-				   const struct sroce_pkt *pkt, u32 op)
-{
-	struct sroce_responder *resp = &qp->resp;
-	u32 len = pkt->payload.len;
-	int n, err;
-
-	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_WRITE)) {
-		sroce_respond_invalid(qp);
-		return false;
-	}
-	if (op & SROCE_OP_FIRST) {
-		if (pkt->dma_len > SROCE_MAX_MSG) {
-			sroce_respond_invalid(qp);
-			return false;
-		}
-		if (!sroce_remote_ok(qp, pkt->rkey, pkt->va, pkt->dma_len,
-				     IB_ACCESS_REMOTE_WRITE)) {
-			sroce_respond_no_access(qp);
-			return false;
-		}
-		resp->va = pkt->va;
-		resp->rkey = pkt->rkey;
-		resp->resid = pkt->dma_len;
-		resp->off = 0;
-	}
-	if (len > resp->resid || (op & SROCE_OP_LAST && len != resp->resid)) {
-		sroce_respond_invalid(qp);
-		return false;
-	}
-	/* A receive request is used up by the end of the message only. */
-	if (op & SROCE_OP_IMM && !sroce_rq_take(qp)) {
-		sroce_respond_rnr(qp);
-		return false;
-	}
-	if (len) {
-		n = sroce_remote_segs(qp, resp->rkey, resp->va, len,
-				      IB_ACCESS_REMOTE_WRITE);
-		err = n < 0 ? n : sroce_copy(qp, &pkt->payload, qp->rseg, n,
-					     resp->resid - len);
-		if (err == -EAGAIN)
-			return false;
-		if (err == -EIO) {
-			sroce_respond_lost(qp, pkt->psn);
-			return false;
-		}
-		if (err) {
-			sroce_respond_no_access(qp);
-			return false;
-		}
-	}
-	resp->va += len;
-	resp->resid -= len;
-	resp->off += len;
-	return true;
-}
-
-static bool sroce_respond_read_op(struct sroce_qp *qp,
-				  const struct sroce_pkt *pkt)
-{
-	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_READ) ||
-	    pkt->dma_len > SROCE_MAX_MSG) {
-		sroce_respond_invalid(qp);
-		return false;
-	}
-	if (!sroce_remote_ok(qp, pkt->rkey, pkt->va, pkt->dma_len,
-			     IB_ACCESS_REMOTE_READ)) {
-		sroce_respond_no_access(qp);
-		return false;
-	}
-	sroce_read_begin(qp, pkt);
-	return true;
-}
-
-/*
- * The one segment that an atomic operation is about, in qp->rseg[0], held, to be
- * given back.  NULL when the peer has been told that there is none, or when the
- * actor is parked.
- */
-static u64 *sroce_respond_word(struct sroce_qp *qp, const struct sroce_pkt *pkt,
-			       int access)
-{
-	u64 *word;
-	int n, err;
-
-	if (!(qp->attr.qp_access_flags & access) ||
-	    !IS_ALIGNED(pkt->va, sizeof(u64))) {
-		sroce_respond_invalid(qp);
-		return NULL;
-	}
-	n = sroce_remote_segs(qp, pkt->rkey, pkt->va, sizeof(u64), access);
-	err = n < 0 ? n : sroce_hold(qp, qp->rseg, n, true, 0);
-	if (err) {
-		if (err != -EAGAIN)
-			sroce_respond_no_access(qp);
-		return NULL;
-	}
-	word = sroce_seg_word(qp->rseg);
-	/* A region may start anywhere in memory and be addressed from 0. */
-	if (!word) {
-		sroce_segs_put(qp->rseg, 1);
-		sroce_respond_invalid(qp);
-	}
-	return word;
-}
-
-/*
- * What the CPU does in one instruction is atomic for every other CPU and device:
- * IB_ATOMIC_GLOB.
- */
-static bool sroce_respond_atomic_op(struct sroce_qp *qp,
-				    const struct sroce_pkt *pkt)
-{
-	u64 *word, orig;
-
-	word = sroce_respond_word(qp, pkt, IB_ACCESS_REMOTE_ATOMIC);
-	if (!word)
-		return false;
-	if (pkt->opcode == IB_OPCODE_RC_COMPARE_SWAP)
-		orig = cmpxchg64(word, pkt->compare, pkt->swap_add);
-	else
-		orig = atomic64_fetch_add(pkt->swap_add, (atomic64_t *)word);
-	sroce_segs_persist(qp->rseg, 1, sizeof(*word));
-	sroce_segs_put(qp->rseg, 1);
-	sroce_saved_add(qp, pkt, orig);
-	return true;
-}
-
-static bool sroce_respond_atomic_write_op(struct sroce_qp *qp,
-					  const struct sroce_pkt *pkt)
-{
-	u64 *word, value;
-
-	if (pkt->dma_len != sizeof(u64) ||
-	    pkt->payload.len != sizeof(u64)) {
-		sroce_respond_invalid(qp);
-		return false;
-	}
-	word = sroce_respond_word(qp, pkt, IB_ACCESS_REMOTE_WRITE);
-	if (!word)
-		return false;
-	sroce_payload_read(&pkt->payload, 0, &value, sizeof(value));
-	/* After the WRITEs before it. */
-	smp_store_release(word, value);
-	sroce_segs_persist(qp->rseg, 1, sizeof(*word));
-	sroce_segs_put(qp->rseg, 1);
-	return true;
-}
-
-/*
- * What a CPU writes is visible to all, in the order of its writes, and
- * persistent memory is written back at once: nothing is left to be done but to
- * check that it may be asked for.
- */
-static bool sroce_respond_flush_op(struct sroce_qp *qp,
-				   const struct sroce_pkt *pkt)
-{
-	struct sroce_region *region;
-	int access = 0;
-	u32 len;
-
-	if (pkt->flush_place & SROCE_FLUSH_GLOBAL)
-		access |= IB_ACCESS_FLUSH_GLOBAL;
-	if (pkt->flush_place & SROCE_FLUSH_PERSISTENT)
-		access |= IB_ACCESS_FLUSH_PERSISTENT;
-	if (!access || (qp->attr.qp_access_flags & access) != access ||
-	    pkt->flush_level > SROCE_FLUSH_REGION ||
-	    pkt->dma_len > SROCE_MAX_MSG) {
-		sroce_respond_invalid(qp);
-		return false;
-	}
-	len = pkt->flush_level == SROCE_FLUSH_RANGE ? pkt->dma_len : 0;
-	region = sroce_region_get_remote(&qp->dev->keys, pkt->rkey, qp->pd,
-					 qp->tag, access, pkt->va, len);
-	if (IS_ERR(region)) {
-		sroce_respond_no_access(qp);
-		return false;
-	}
-	smp_mb();	/* what was written is seen before the response is */
-	sroce_region_put(region);
-	return true;
 }
 
 static void sroce_respond_received(struct sroce_qp *qp,
@@ -699,13 +447,13 @@ static void sroce_respond_received(struct sroce_qp *qp,
 	sroce_rq_complete(qp, &wc, pkt->flags & SROCE_PKT_SE);
 }
 
-static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+static void sroce_respond_rc(struct sroce_qp *qp, struct sroce_pkt *pkt)
 {
 	struct sroce_responder *resp = &qp->resp;
 	u32 op = sroce_opcodes[pkt->opcode].flags;
 	s32 ahead = psn_diff(pkt->psn, resp->psn);
+	enum sroce_verdict verdict;
 	u32 npsn = pkt->npsn;
-	bool done;
 
 	if (!sroce_pkt_is_from_peer(qp, pkt))
 		return;
@@ -733,25 +481,17 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 		sroce_respond_invalid(qp);
 		return;
 	}
-	if (op & SROCE_OP_SEND) {
-		done = sroce_respond_send_op(qp, pkt, op);
-	} else if (op & SROCE_OP_WRITE) {
-		done = sroce_respond_write_op(qp, pkt, op);
-	} else if (op & SROCE_OP_READ) {
-		done = sroce_respond_read_op(qp, pkt);
-		npsn = psn_count(pkt->dma_len, qp->mtu);
-	} else if (op & SROCE_OP_ATOMIC) {
-		done = sroce_respond_atomic_op(qp, pkt);
-	} else if (op & SROCE_OP_ATOMIC_WRITE) {
-		done = sroce_respond_atomic_write_op(qp, pkt);
-	} else if (op & SROCE_OP_FLUSH) {
-		done = sroce_respond_flush_op(qp, pkt);
-	} else {
-		sroce_respond_invalid(qp);
+	verdict = sroce_execute(qp, pkt);
+	if (verdict != SROCE_EXECUTED) {
+		sroce_respond_refuse(qp, pkt, verdict);
 		return;
 	}
-	if (!done)
-		return;
+	if (op & SROCE_OP_READ) {
+		sroce_read_begin(qp, pkt);
+		npsn = psn_count(pkt->dma_len, qp->mtu);
+	} else if (op & SROCE_OP_ATOMIC) {
+		sroce_saved_add(qp, pkt);
+	}
 
 	resp->psn = psn_add(resp->psn, npsn);
 	resp->last_op = op & SROCE_OP_LAST ? SROCE_NO_OP : pkt->opcode;
@@ -773,14 +513,14 @@ static void sroce_respond_rc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
  * a PSN that isn't the expected one tells that the rest of the message under way
  * is lost.  IBTA 9.8.2.2.
  */
-static void sroce_respond_uc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
+static void sroce_respond_uc(struct sroce_qp *qp, struct sroce_pkt *pkt)
 {
 	struct sroce_responder *resp = &qp->resp;
 	u32 op = sroce_opcodes[pkt->opcode].flags;
 	const u8 last_op = resp->last_op;
 	const u32 psn = resp->psn;
 	bool lost = pkt->psn != psn;
-	bool done;
+	enum sroce_verdict verdict;
 
 	if (!sroce_pkt_is_from_peer(qp, pkt))
 		return;
@@ -795,19 +535,18 @@ static void sroce_respond_uc(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 		sroce_uc_drop(qp, SROCE_CNT_DROP_MALFORMED);
 		return;
 	}
-	if (op & SROCE_OP_SEND)
-		done = sroce_respond_send_op(qp, pkt, op);
-	else
-		done = sroce_respond_write_op(qp, pkt, op);
-	if (qp->fault.parked) {
+	verdict = sroce_execute(qp, pkt);
+	if (verdict == SROCE_PARKED) {
 		resp->psn = psn;
 		resp->last_op = last_op;
 		return;
 	}
 	if (lost)
 		sroce_count(qp->stats, SROCE_CNT_OUT_OF_SEQ);
-	if (!done)
+	if (verdict != SROCE_EXECUTED) {
+		sroce_respond_refuse(qp, pkt, verdict);
 		return;
+	}
 	resp->last_op = op & SROCE_OP_LAST ? SROCE_NO_OP : pkt->opcode;
 	if (op & SROCE_OP_LAST && op & (SROCE_OP_SEND | SROCE_OP_IMM))
 		sroce_respond_received(qp, pkt, op);
