@@ -10,6 +10,9 @@
 
 #include "memory/memory.h"
 
+/* P_Key of packets: there is one partition, the default one. */
+#define SROCE_PKEY	0xffff
+
 enum {
 	SROCE_PKT_SE		= 1 << 0,	/* BTH: solicited event */
 	SROCE_PKT_ACKREQ	= 1 << 1,	/* BTH: acknowledge request */

@@ -444,6 +444,8 @@ void sroce_qp_error(struct sroce_qp *qp);
 void sroce_qp_send_error(struct sroce_qp *qp);
 void sroce_qp_cq_overflow(struct sroce_qp *qp);
 bool sroce_qp_flush(struct sroce_qp *qp);
+bool sroce_pkt_is_from_peer(const struct sroce_qp *qp,
+			    const struct sroce_pkt *pkt);
 
 /* queue.c; the token is held, but for the checks */
 enum ib_wc_status sroce_swqe_check(const struct sroce_qp *qp,
@@ -462,6 +464,13 @@ bool sroce_request(struct sroce_qp *qp, struct sroce_budget *budget);
 void sroce_request_seek(struct sroce_qp *qp);
 void sroce_request_rewind(struct sroce_qp *qp);
 u32 sroce_read_chunk_end(const struct sroce_swqe *wqe, u32 off);
+struct sroce_swqe *sroce_request_current(struct sroce_qp *qp);
+int sroce_send_payload(struct sroce_qp *qp, struct sroce_swqe *wqe, u32 off,
+		       u32 len, struct sroce_payload *payload);
+void sroce_request_drained(struct sroce_qp *qp);
+
+/* datagram.c; the token is held */
+bool sroce_request_datagrams(struct sroce_qp *qp, struct sroce_budget *budget);
 
 /* complete.c; the token is held */
 void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt);
@@ -473,8 +482,6 @@ void sroce_complete_timeout(struct sroce_qp *qp);
 bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget);
 void sroce_respond_queue(struct sroce_qp *qp, struct sroce_mail *mail);
 void sroce_respond_reset(struct sroce_qp *qp, u32 psn);
-bool sroce_pkt_is_from_peer(const struct sroce_qp *qp,
-			    const struct sroce_pkt *pkt);
 
 /* timer.c; the token is held, but for init and stop */
 void sroce_timers_init(struct sroce_qp *qp);

@@ -6,17 +6,20 @@
 
 #include "transport/qp.h"
 
-/* P_Key of packets: there is one, the default partition. */
-#define SROCE_PKEY	0xffff
-
 /* Bytes of a message from which on its pages are worth more than a copy. */
 #define SROCE_REFER_MIN		(16u << 10)
 
 /* Packets after a loss until it is tried again. */
 #define SROCE_REFER_AGAIN	4096
 
-/* The work request to send from, or NULL when there is none to start. */
-static struct sroce_swqe *sroce_request_current(struct sroce_qp *qp)
+/**
+ * sroce_request_current() - the work request to send from
+ * @qp: the QP
+ *
+ * Context: softirq or bottom halves off, the token held.
+ * Return: the work request, or NULL when there is none that may be started.
+ */
+struct sroce_swqe *sroce_request_current(struct sroce_qp *qp)
 {
 	struct sroce_requester *req = &qp->req;
 	struct sroce_swqe *wqe;
@@ -62,12 +65,20 @@ static u8 sroce_send_opcode(const struct sroce_swqe *wqe, enum sroce_part part)
 	return write[part] + imm;
 }
 
-/*
- * Payload of a piece of the message, held.  0; -EAGAIN when the actor is
- * parked; else the memory is not ours to read.
+/**
+ * sroce_send_payload() - hold a piece of a message
+ * @qp: the QP
+ * @wqe: work request
+ * @off: where in the message the piece begins
+ * @len: bytes of it
+ * @payload: set to the piece; sending it gives the memory back
+ *
+ * Context: softirq or bottom halves off, the token held.
+ * Return: 0; -EAGAIN when the actor is parked; another errno when the memory is
+ * not ours to read.
  */
-static int sroce_send_payload(struct sroce_qp *qp, struct sroce_swqe *wqe,
-			      u32 off, u32 len, struct sroce_payload *payload)
+int sroce_send_payload(struct sroce_qp *qp, struct sroce_swqe *wqe, u32 off,
+		       u32 len, struct sroce_payload *payload)
 {
 	int n, err;
 
@@ -381,7 +392,15 @@ static bool sroce_request_one(struct sroce_qp *qp, struct sroce_tx *tx,
 	return true;
 }
 
-static void sroce_request_drained(struct sroce_qp *qp)
+/**
+ * sroce_request_drained() - has a send queue that is to be drained been?
+ * @qp: the QP; the user is told once
+ *
+ * IBTA 10.3.1.5.
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_request_drained(struct sroce_qp *qp)
 {
 	struct sroce_sq *sq = &qp->sq;
 
@@ -428,78 +447,6 @@ static bool sroce_request_connected(struct sroce_qp *qp, struct sroce_budget *bu
 		sroce_complete_local_error(qp);
 	sroce_request_drained(qp);
 	return more;
-}
-
-/* As sroce_send_payload(); -EMSGSIZE for one that is too long. */
-static int sroce_send_datagram(struct sroce_qp *qp, struct sroce_tx *tx,
-			       struct sroce_swqe *wqe)
-{
-	struct sroce_pkt pkt = {
-		.opcode = wqe->opcode == IB_WR_SEND_WITH_IMM ?
-			IB_OPCODE_UD_SEND_ONLY_WITH_IMMEDIATE :
-			IB_OPCODE_UD_SEND_ONLY,
-		.flags = SROCE_PKT_COPY | (wqe->solicited ? SROCE_PKT_SE : 0),
-		.pkey = SROCE_PKEY,
-		.qpn = wqe->qpn,
-		.psn = qp->req.psn,
-		.npsn = 1,
-		.qkey = wqe->qkey,
-		.src_qpn = qp->qpn,
-		.imm = wqe->imm,
-	};
-	int err;
-
-	if (wqe->length > qp->mtu)
-		return -EMSGSIZE;
-	err = sroce_send_payload(qp, wqe, 0, wqe->length, &pkt.payload);
-	if (err)
-		return err;
-	sroce_tx_add(tx, &pkt);
-	qp->req.psn = psn_add(qp->req.psn, 1);
-	return 0;
-}
-
-/* A datagram is done when it is sent: there is no answer to wait for. */
-static bool sroce_request_datagrams(struct sroce_qp *qp,
-				    struct sroce_budget *budget)
-{
-	struct sroce_requester *req = &qp->req;
-	enum ib_wc_status status;
-	struct sroce_swqe *wqe;
-	struct sroce_tx tx;
-	int err;
-
-	while (!qp->room_wait && qp->state == IB_QPS_RTS) {
-		wqe = sroce_request_current(qp);
-		if (!wqe)
-			break;
-		if (!sroce_budget_left(budget))
-			return true;
-		sroce_budget_use(budget, wqe->length);
-		status = wqe->status;
-		if (status == IB_WC_SUCCESS) {
-			sroce_tx_begin(&tx, qp->dev, wqe->av,
-				       qp->stats);
-			if (!sroce_tx_room(&tx)) {
-				sroce_tx_end(&tx);
-				sroce_wait_for_room(qp);
-				break;
-			}
-			err = sroce_send_datagram(qp, &tx, wqe);
-			sroce_tx_end(&tx);
-			if (err == -EAGAIN)
-				break;
-			if (err)
-				status = err == -EMSGSIZE ? IB_WC_LOC_LEN_ERR :
-							    IB_WC_LOC_PROT_ERR;
-		}
-		req->next++;
-		sroce_sq_complete(qp, status);
-		if (status != IB_WC_SUCCESS)
-			sroce_qp_send_error(qp);
-	}
-	sroce_request_drained(qp);
-	return false;
 }
 
 /**

@@ -3,13 +3,10 @@
  * The responder: the order of requests from the peer, and what it is told of
  * them.  IBTA vol. 1, 9.7.3, 9.7.4 and 9.8.
  */
-#include <rdma/ib_mad.h>
 #include <rdma/ib_pack.h>
 
 #include "transport/aeth.h"
 #include "transport/respond.h"
-
-#define SROCE_GRH	40u
 
 /* No message is under way. */
 #define SROCE_NO_OP	0xff
@@ -26,7 +23,7 @@ static void sroce_respond_pkt(struct sroce_qp *qp, u8 opcode, u8 syndrome,
 {
 	struct sroce_pkt pkt = {
 		.opcode = opcode,
-		.pkey = 0xffff,
+		.pkey = SROCE_PKEY,
 		.qpn = qp->attr.dest_qp_num,
 		.psn = psn,
 		.npsn = 1,
@@ -148,7 +145,7 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 		bool last = resp->read.off + len == resp->read.length;
 		struct sroce_pkt pkt = {
 			.flags = copies,
-			.pkey = 0xffff,
+			.pkey = SROCE_PKEY,
 			.qpn = qp->attr.dest_qp_num,
 			.psn = resp->read.psn,
 			.npsn = psn_count(len, qp->mtu),
@@ -550,80 +547,6 @@ static void sroce_respond_uc(struct sroce_qp *qp, struct sroce_pkt *pkt)
 	resp->last_op = op & SROCE_OP_LAST ? SROCE_NO_OP : pkt->opcode;
 	if (op & SROCE_OP_LAST && op & (SROCE_OP_SEND | SROCE_OP_IMM))
 		sroce_respond_received(qp, pkt, op);
-}
-
-/*
- * ib_mad logs each MAD of another version, and takes a short one for a whole.
- * IBTA 13.4.2, 13.4.3.
- */
-static bool sroce_mad_ok(const struct sroce_payload *payload)
-{
-	u8 version;
-
-	if (payload->len != IB_MGMT_MAD_SIZE)
-		return false;
-	sroce_payload_read(payload, 0, &version, sizeof(version));
-	return version == IB_MGMT_BASE_VERSION;
-}
-
-static void sroce_respond_datagram(struct sroce_qp *qp,
-				   const struct sroce_mail *mail,
-				   struct sroce_pkt *pkt)
-{
-	struct sroce_stats __percpu *stats = qp->stats;
-	struct sroce_payload head = {
-		.kind = SROCE_PAYLOAD_BUF,
-		.len = SROCE_GRH,
-	};
-	struct ib_wc wc = {
-		.status = IB_WC_SUCCESS,
-		.opcode = IB_WC_RECV,
-		.byte_len = SROCE_GRH + pkt->payload.len,
-		.src_qp = pkt->src_qpn,
-		.wc_flags = IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE,
-		.network_hdr_type = ipv6_addr_v4mapped(&pkt->saddr) ?
-			RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6,
-	};
-	u8 grh[SROCE_GRH];
-	int err;
-
-	if (pkt->qkey != qp->attr.qkey) {
-		sroce_count(stats, SROCE_CNT_DROP_QKEY);
-		return;
-	}
-	if (qp->type == IB_QPT_GSI && !sroce_mad_ok(&pkt->payload)) {
-		sroce_count(stats, SROCE_CNT_DROP_MAD);
-		return;
-	}
-	if (!sroce_rq_take(qp)) {
-		sroce_count(stats, SROCE_CNT_DROP_NO_RECV);
-		return;
-	}
-	/* Too long is dropped silently; the receive request stays at hand. */
-	if (wc.byte_len > qp->rq.cur->length) {
-		sroce_count(stats, SROCE_CNT_DROP_TOO_LONG);
-		return;
-	}
-
-	sroce_mail_grh(mail, grh);
-	head.buf = grh;
-	err = sroce_scatter(qp, 0, &head, pkt->payload.len) ?:
-	      sroce_scatter(qp, SROCE_GRH, &pkt->payload, 0);
-	if (err == -EAGAIN)
-		return;
-	if (err) {
-		wc.status = IB_WC_LOC_PROT_ERR;
-		sroce_count(stats, SROCE_CNT_LOCAL_ERR);
-		sroce_rq_complete(qp, &wc, false);
-		sroce_qp_error(qp);
-		return;
-	}
-	if (sroce_opcodes[pkt->opcode].flags & SROCE_OP_IMM) {
-		wc.wc_flags |= IB_WC_WITH_IMM;
-		wc.ex.imm_data = pkt->imm;
-	}
-	sroce_count(stats, SROCE_CNT_RDMA_RECVS);
-	sroce_rq_complete(qp, &wc, pkt->flags & SROCE_PKT_SE);
 }
 
 /* False when the actor is parked: it is to be done again. */

@@ -43,4 +43,8 @@ int sroce_remote_segs(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
 bool sroce_remote_ok(struct sroce_qp *qp, u32 rkey, u64 va, u32 len,
 		     int access);
 
+/* datagram.c; the token is held */
+void sroce_respond_datagram(struct sroce_qp *qp, const struct sroce_mail *mail,
+			    const struct sroce_pkt *pkt);
+
 #endif
