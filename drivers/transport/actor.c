@@ -307,8 +307,7 @@ void sroce_qp_kick(struct sroce_qp *qp, unsigned int event)
  * sroce_qp_lock() - wait for the token
  * @qp: the QP
  *
- * Without SMP a trylock is no obstacle: @held is, for what an event handler of
- * a kernel user may post.
+ * Without SMP a trylock is no obstacle: @held is.
  *
  * Context: process; returns with bottom halves off.
  */

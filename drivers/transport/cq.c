@@ -89,8 +89,19 @@ u32 sroce_cq_slot_size(bool user)
 	return user ? sizeof(struct ib_uverbs_wc) : sizeof(struct ib_wc);
 }
 
+static void sroce_cq_tell_error(struct sroce_cq *cq)
+{
+	struct ib_event event = {
+		.device = cq->ibcq.device,
+		.event = IB_EVENT_CQ_ERR,
+		.element.cq = &cq->ibcq,
+	};
+
+	cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
+}
+
 /**
- * sroce_cq_notify() - tell a kernel user of completions
+ * sroce_cq_notify() - tell a kernel user of completions, or of their loss
  * @work: of the CQ
  *
  * Not from within the post that causes them: core_locking.rst.
@@ -101,7 +112,16 @@ void sroce_cq_notify(struct work_struct *work)
 {
 	struct sroce_cq *cq = container_of(work, struct sroce_cq, notify);
 
-	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (test_and_clear_bit(SROCE_CQ_DUE_COMP, &cq->due))
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	if (test_and_clear_bit(SROCE_CQ_DUE_ERROR, &cq->due))
+		sroce_cq_tell_error(cq);
+}
+
+static void sroce_cq_notify_later(struct sroce_cq *cq, unsigned int due)
+{
+	set_bit(due, &cq->due);
+	sroce_queue_work(&cq->notify);
 }
 
 /**
@@ -151,16 +171,13 @@ int sroce_cq_post(struct sroce_cq *cq, const struct ib_wc *wc, bool solicited)
 		if (user)
 			cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 		else
-			sroce_queue_work(&cq->notify);
+			sroce_cq_notify_later(cq, SROCE_CQ_DUE_COMP);
 	}
 	if (err == -EOVERFLOW && cq->ibcq.event_handler) {
-		struct ib_event event = {
-			.device = cq->ibcq.device,
-			.event = IB_EVENT_CQ_ERR,
-			.element.cq = &cq->ibcq,
-		};
-
-		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
+		if (user)
+			sroce_cq_tell_error(cq);
+		else
+			sroce_cq_notify_later(cq, SROCE_CQ_DUE_ERROR);
 	}
 	return err ? -ENOSPC : 0;
 }

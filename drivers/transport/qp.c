@@ -133,14 +133,7 @@ bool sroce_pkt_is_from_peer(const struct sroce_qp *qp,
 	return false;
 }
 
-/**
- * sroce_qp_event() - raise an asynchronous event of a QP
- * @qp: the QP
- * @type: which
- *
- * Context: softirq or bottom halves off, the token held.
- */
-void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type)
+static void sroce_qp_tell(struct sroce_qp *qp, enum ib_event_type type)
 {
 	struct ib_event event = {
 		.device = &qp->dev->ib,
@@ -148,8 +141,39 @@ void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type)
 		.element.qp = qp->ibqp,
 	};
 
-	if (qp->ibqp->event_handler)
-		qp->ibqp->event_handler(&event, qp->ibqp->qp_context);
+	qp->ibqp->event_handler(&event, qp->ibqp->qp_context);
+}
+
+static void sroce_qp_notify(struct work_struct *work)
+{
+	struct sroce_qp *qp = container_of(work, struct sroce_qp, notify);
+	unsigned long untold = xchg(&qp->untold, 0);
+	unsigned int type;
+
+	for_each_set_bit(type, &untold, BITS_PER_LONG)
+		sroce_qp_tell(qp, type);
+}
+
+/**
+ * sroce_qp_event() - raise an asynchronous event of a QP
+ * @qp: the QP
+ * @type: which
+ *
+ * A kernel user hears of it later: it may be in the middle of a post, with a
+ * lock that its handler takes.  See core_locking.rst.
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_qp_event(struct sroce_qp *qp, enum ib_event_type type)
+{
+	if (!qp->ibqp->event_handler)
+		return;
+	if (qp->user) {
+		sroce_qp_tell(qp, type);
+		return;
+	}
+	set_bit(type, &qp->untold);
+	sroce_queue_work(&qp->notify);
 }
 
 /*
@@ -482,6 +506,7 @@ struct sroce_qp *sroce_qp_create(struct sroce_dev *dev, struct ib_qp *ibqp,
 	INIT_LIST_HEAD(&qp->inbox);
 	INIT_LIST_HEAD(&qp->resp.requests);
 	INIT_WORK(&qp->work, sroce_qp_work);
+	INIT_WORK(&qp->notify, sroce_qp_notify);
 	refcount_set(&qp->refs, 1);
 	qp->dev = dev;
 	qp->stats = dev->counters.stats;
@@ -558,6 +583,7 @@ void sroce_qp_destroy(struct sroce_qp *qp)
 	sroce_timers_stop(qp);
 	sroce_fault_stop(qp);
 	cancel_work_sync(&qp->work);
+	cancel_work_sync(&qp->notify);
 	if (qp->av)
 		sroce_av_put(qp->av);
 	kfree(qp->resp.saved);

@@ -283,6 +283,8 @@ struct sroce_fault {
  *	   count
  * @inbox: mail that the actor has taken and not looked at
  * @work: kicks that come where no actor may run (interrupts off)
+ * @untold: events that a kernel user has to hear of, bits of enum ib_event_type
+ * @notify: tells it
  */
 struct sroce_qp {
 	spinlock_t		token;
@@ -328,6 +330,8 @@ struct sroce_qp {
 	struct timer_list	timer;
 	struct hrtimer		wait_timer;
 	struct work_struct	work;
+	unsigned long		untold;
+	struct work_struct	notify;
 	struct sroce_fault	fault;
 	refcount_t		refs;
 	struct rcu_head		rcu;

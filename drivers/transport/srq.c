@@ -36,8 +36,23 @@ static void sroce_srq_tell_limit(struct sroce_srq *srq)
 		.element.srq = &srq->ibsrq,
 	};
 
-	if (srq->ibsrq.event_handler)
-		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+	srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+}
+
+static void sroce_srq_notify(struct work_struct *work)
+{
+	sroce_srq_tell_limit(container_of(work, struct sroce_srq, notify));
+}
+
+/* A kernel user may be in the middle of a call: core_locking.rst. */
+static void sroce_srq_limit_reached(struct sroce_srq *srq)
+{
+	if (!srq->ibsrq.event_handler)
+		return;
+	if (srq->rq.ring)
+		sroce_srq_tell_limit(srq);
+	else
+		sroce_queue_work(&srq->notify);
 }
 
 /**
@@ -58,7 +73,7 @@ bool sroce_srq_take(struct sroce_srq *srq, struct sroce_rwqe *wqe)
 	low = sroce_srq_low(srq);
 	spin_unlock_irqrestore(&srq->rq.lock, flags);
 	if (low)
-		sroce_srq_tell_limit(srq);
+		sroce_srq_limit_reached(srq);
 	return taken;
 }
 
@@ -81,7 +96,7 @@ void sroce_srq_arm(struct sroce_srq *srq, u32 limit)
 	low = sroce_srq_low(srq);
 	spin_unlock_irqrestore(&srq->rq.lock, flags);
 	if (low)
-		sroce_srq_tell_limit(srq);
+		sroce_srq_limit_reached(srq);
 }
 
 /**
@@ -117,6 +132,7 @@ int sroce_srq_init(struct sroce_srq *srq, struct ib_srq_attr *attr,
 		   struct ib_ucontext *uctx)
 {
 	mutex_init(&srq->modify);
+	INIT_WORK(&srq->notify, sroce_srq_notify);
 	return sroce_rq_init(&srq->rq, &attr->max_wr, attr->max_sge, uctx);
 }
 
@@ -130,6 +146,7 @@ void sroce_srq_exit(struct sroce_srq *srq)
 {
 	struct sroce_ring *ring = srq->rq.ring;
 
+	cancel_work_sync(&srq->notify);
 	/* Who asks for it from here on finds it empty. */
 	spin_lock_irq(&srq->rq.lock);
 	srq->rq.ring = NULL;

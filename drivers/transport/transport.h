@@ -29,7 +29,8 @@ struct sroce_qp;
  *	  completions were purged
  * @armed: 0, or what the next completion has to be to raise an event
  * @overflowed: a completion was lost; every further one is refused
- * @notify: calls the handler of a kernel user, who may be in the middle of a
+ * @due: SROCE_CQ_DUE_*: what a kernel user has to hear of
+ * @notify: calls the handlers of a kernel user, who may be in the middle of a
  *	    post and must hear of one event at a time
  */
 struct sroce_cq {
@@ -41,7 +42,14 @@ struct sroce_cq {
 	u32			held;
 	unsigned int		armed;
 	bool			overflowed;
+	unsigned long		due;
 	struct work_struct	notify;
+};
+
+/* Bits of sroce_cq.due. */
+enum {
+	SROCE_CQ_DUE_COMP,
+	SROCE_CQ_DUE_ERROR,
 };
 
 static inline struct sroce_cq *to_sroce_cq(struct ib_cq *ibcq)
@@ -97,12 +105,14 @@ struct sroce_rq {
  * @rq: the queue
  * @limit: with less than this many work requests an event is raised, once; 0:
  *	   not armed; protected by rq.lock
+ * @notify: raises it for a kernel user
  */
 struct sroce_srq {
 	struct ib_srq		ibsrq;
 	struct mutex		modify;
 	struct sroce_rq		rq;
 	u32			limit;
+	struct work_struct	notify;
 };
 
 static inline struct sroce_srq *to_sroce_srq(struct ib_srq *ibsrq)

@@ -94,6 +94,7 @@ bool map(struct fix *f, struct ib_mr *mr, struct buf *buf, unsigned int off);
 /* users.c: cases */
 void srq_shared(struct fix *f);
 void srq_last_wqe(struct fix *f);
+void events_outside(struct fix *f);
 void cq_pool(struct fix *f);
 void rw_lists(struct fix *f);
 void rw_lists_mr(struct fix *f);

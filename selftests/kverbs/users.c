@@ -216,6 +216,140 @@ out:
 	buf_free(f, &dst);
 }
 
+/* asynchronous events ------------------------------------------------------- */
+
+/* Who waits for an event, and whether it has come out of a call of its own. */
+static struct listener {
+	struct task_struct	*caller;
+	bool			inside;
+	struct completion	came;
+} the_listener;
+
+static void heard(struct ib_event *event, void *context)
+{
+	struct listener *l = context;
+
+	if (READ_ONCE(l->caller) == current)
+		l->inside = true;
+	if (event->event == IB_EVENT_QP_ACCESS_ERR ||
+	    event->event == IB_EVENT_SRQ_LIMIT_REACHED ||
+	    event->event == IB_EVENT_CQ_ERR)
+		complete(&l->came);
+}
+
+/* Without softirq: whose handler runs in this thread, runs in a call. */
+static void listener_begin(struct listener *l)
+{
+	local_bh_disable();
+	WRITE_ONCE(l->caller, current);
+}
+
+static void listener_end(struct fix *f, struct listener *l, const char *what)
+{
+	WRITE_ONCE(l->caller, NULL);
+	local_bh_enable();
+	CHECK(f, came(&l->came), "%s: no event", what);
+	CHECK(f, !l->inside, "%s: the event came inside a call", what);
+	l->inside = false;
+}
+
+static void event_of_srq(struct fix *f, struct listener *l)
+{
+	struct ib_srq_init_attr init = {
+		.event_handler	= heard,
+		.srq_context	= l,
+		.srq_type	= IB_SRQT_BASIC,
+		.attr		= { .max_wr = QUEUE, .max_sge = 1 },
+	};
+	struct ib_srq_attr limit = { .srq_limit = 1 };
+	struct ib_srq *srq;
+	int err;
+
+	srq = ib_create_srq(f->b.pd, &init);
+	if (!CHECK(f, !IS_ERR(srq), "create_srq: %ld", PTR_ERR(srq)))
+		return;
+	/* This one may sleep; but nobody else has to do with this queue. */
+	WRITE_ONCE(l->caller, current);
+	err = ib_modify_srq(srq, &limit, IB_SRQ_LIMIT);
+	local_bh_disable();
+	listener_end(f, l, "limit of an SRQ");
+	CHECK(f, !err, "modify_srq: %d", err);
+	ib_destroy_srq(srq);
+}
+
+static void event_of_qp(struct fix *f, struct listener *l)
+{
+	struct buf src = {};
+	struct ib_sge sge = { .length = 8, .lkey = f->a.pd->local_dma_lkey };
+	struct ib_rdma_wr wr = {
+		.wr.opcode	= IB_WR_RDMA_WRITE,
+		.wr.sg_list	= &sge,
+		.wr.num_sge	= 1,
+	};
+	struct op *op;
+
+	if (!buf_make(f, &src, 1))
+		return;
+	sge.addr = addr_of(&src, 0);
+	listener_begin(l);
+	op = post(f, &f->a, &wr.wr);
+	listener_end(f, l, "access error of a QP");
+	WANT(f, op, IB_WC_REM_ACCESS_ERR, "write without a key");
+	buf_free(f, &src);
+}
+
+/* The QP is in error: what is posted is flushed, into a CQ that is too small. */
+static void event_of_cq(struct fix *f, struct listener *l, struct end *e)
+{
+	struct ib_recv_wr wr = {};
+	int i, err = 0;
+
+	listener_begin(l);
+	for (i = 0; i < QUEUE && !err; i++)
+		err = ib_post_recv(e->qp, &wr, NULL);
+	listener_end(f, l, "overflow of a CQ");
+	CHECK(f, !err, "post_recv: %d", err);
+}
+
+/* No handler runs in the middle of a call: who calls may hold its locks. */
+void events_outside(struct fix *f)
+{
+	const struct ib_cq_init_attr cq_init = { .cqe = 1 };
+	struct listener *l = &the_listener;
+	struct ib_qp_init_attr init = {
+		.event_handler	= heard,
+		.qp_context	= l,
+		.cap		= { .max_send_wr = 1, .max_recv_wr = QUEUE,
+				    .max_send_sge = 1, .max_recv_sge = 1 },
+		.sq_sig_type	= IB_SIGNAL_REQ_WR,
+		.qp_type	= IB_QPT_RC,
+		.port_num	= 1,
+	};
+	struct end to = { .pd = f->b.pd };
+
+	memset(l, 0, sizeof(*l));
+	init_completion(&l->came);
+	event_of_srq(f, l);
+
+	to.cq = ib_create_cq(f->dev, NULL, heard, l, &cq_init);
+	if (!CHECK(f, !IS_ERR(to.cq), "create_cq: %ld", PTR_ERR(to.cq)))
+		return;
+	init.send_cq = to.cq;
+	init.recv_cq = to.cq;
+	to.qp = ib_create_qp(to.pd, &init);
+	if (!CHECK(f, !IS_ERR(to.qp), "create_qp: %ld", PTR_ERR(to.qp)))
+		goto out;
+
+	if (CHECK(f, !connect_one(f, &f->a, &to) &&
+		  !connect_one(f, &to, &f->a), "connect")) {
+		event_of_qp(f, l);
+		event_of_cq(f, l, &to);
+	}
+	ib_destroy_qp(to.qp);
+out:
+	ib_destroy_cq(to.cq);
+}
+
 /* the pool of CQs ---------------------------------------------------------- */
 
 void cq_pool(struct fix *f)

@@ -1100,6 +1100,7 @@ static const struct {
 	{ "srq_softirq",	srq_shared,	IB_POLL_SOFTIRQ },
 	{ "srq_workqueue",	srq_shared,	IB_POLL_WORKQUEUE },
 	{ "srq_last_wqe",	srq_last_wqe,	IB_POLL_SOFTIRQ },
+	{ "events_outside",	events_outside,	IB_POLL_SOFTIRQ },
 	{ "cq_pool",		cq_pool,	IB_POLL_SOFTIRQ },
 	{ "rw_lists",		rw_lists,	IB_POLL_SOFTIRQ },
 	{ "rw_lists_mr",	rw_lists_mr,	IB_POLL_WORKQUEUE },
