@@ -77,22 +77,40 @@ static struct rdma_link_ops rxe_link_ops = {
 	.newlink	= sroce_newlink,
 };
 
+/* Of two with one type ib_core leaves the second alone, and returns nothing. */
+static bool rxe_links_are_ours(void)
+{
+	return rxe_link_ops.list.next;
+}
+
 /*
  * ib_core can't have a type of link twice: it warns, and the second to leave
  * would corrupt its list.  So one of the two modules has to stay out.  Not with
  * -EEXIST, which modprobe takes for "is loaded already".
+ *
+ * Between its COMING and being seen in sysfs there is an instant in which
+ * rdma_rxe is not found, and can't be kept out any more.  Whoever of us is the
+ * second then must not get as far as leaving.
  */
 static int module_event(struct notifier_block *nb, unsigned long event,
 			void *ptr)
 {
-	const struct module *mod = ptr;
+	struct module *mod = ptr;
 
-	if (event != MODULE_STATE_COMING || strcmp(mod->name, "rdma_rxe"))
+	if (strcmp(mod->name, "rdma_rxe"))
 		return NOTIFY_DONE;
 
-	pr_err("rdma_rxe can't be loaded: links of its type are served here (as_rxe)\n");
+	if (event == MODULE_STATE_COMING) {
+		pr_err("rdma_rxe can't be loaded: links of its type are served here (as_rxe)\n");
+		return notifier_from_errno(-EBUSY);
+	}
 
-	return notifier_from_errno(-EBUSY);
+	if (event == MODULE_STATE_LIVE && rxe_links_are_ours()) {
+		pr_err("rdma_rxe was loaded at the same time; it serves no links, and stays until the next boot\n");
+		__module_get(mod);
+	}
+
+	return NOTIFY_DONE;
 }
 
 static struct notifier_block module_nb = {
@@ -115,11 +133,12 @@ static bool rdma_rxe_is_there(void)
 static int __init register_links(void)
 {
 	if (as_rxe) {
-		if (rdma_rxe_is_there()) {
+		if (!rdma_rxe_is_there())
+			rdma_link_register(&rxe_link_ops);
+		if (!rxe_links_are_ours()) {
 			pr_err("as_rxe: rdma_rxe is loaded; unload it first\n");
 			return -EBUSY;
 		}
-		rdma_link_register(&rxe_link_ops);
 	}
 	rdma_link_register(&sroce_link_ops);
 

@@ -186,5 +186,24 @@ rdma_rxe_first()
 	served_by sroce
 }
 
+# Whichever comes first: the other one stays out.
+rdma_rxe_at_once()
+{
+	local i ours
+
+	start
+	have_rxe
+	for ((i = 0; i < 20; i++)); do
+		insmod "$KO" as_rxe=1 >/dev/null 2>&1 &
+		ours=$!
+		modprobe rdma_rxe >/dev/null 2>&1
+		wait "$ours"
+		is_loaded sroce || is_loaded rdma_rxe || fail "round $i: none is loaded"
+		! is_loaded sroce || ! is_loaded rdma_rxe || fail "round $i: both are loaded"
+		! is_loaded sroce || must "unload" unload
+		! is_loaded rdma_rxe || unload_rxe
+	done
+}
+
 cases script script_on_rdma_rxe autoload both_types off_by_default rdma_rxe_second \
-	rdma_rxe_first
+	rdma_rxe_first rdma_rxe_at_once
