@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * /dev/exporter: an exporter of dma-bufs that behaves as it is told.
  *
