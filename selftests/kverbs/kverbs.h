@@ -98,6 +98,7 @@ void events_outside(struct fix *f);
 void cq_pool(struct fix *f);
 void rw_lists(struct fix *f);
 void rw_lists_mr(struct fix *f);
+void gid_gone(struct fix *f);
 void cm_connect(struct fix *f);
 
 #endif

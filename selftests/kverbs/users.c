@@ -7,7 +7,10 @@
 #include <linux/inet.h>
 #include <linux/module.h>
 #include <linux/slab.h>
+#include <linux/umh.h>
+#include <net/ipv6.h>
 #include <net/net_namespace.h>
+#include <rdma/ib_cache.h>
 #include <rdma/rdma_cm.h>
 #include <rdma/rw.h>
 
@@ -515,6 +518,86 @@ void rw_lists_mr(struct fix *f)
 	f->dev->attrs.max_sgl_rd = 1;
 	rw(f);
 	f->dev->attrs.max_sgl_rd = was;
+}
+
+/* addresses ----------------------------------------------------------------- */
+
+/* An address that the netdev doesn't have. */
+#define SPARE	"10.77.0.9"
+
+static bool change_spare(struct fix *f, const char *what,
+			 const struct ib_gid_attr *any)
+{
+	char cmd[64];
+	char *argv[] = { "/bin/sh", "-c", cmd, NULL };
+	char *envp[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
+	struct net_device *ndev;
+	int err;
+
+	rcu_read_lock();
+	ndev = rcu_dereference(any->ndev);
+	snprintf(cmd, sizeof(cmd), "ip addr %s " SPARE "/32 dev %s", what,
+		 ndev ? ndev->name : "?");
+	rcu_read_unlock();
+	err = call_usermodehelper(argv[0], argv, envp, UMH_WAIT_PROC);
+
+	return CHECK(f, !err, "%s: %d", cmd, err);
+}
+
+static const struct ib_gid_attr *find_gid_of(struct fix *f, const char *ip)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(WAIT_MS);
+	const struct ib_gid_attr *attr;
+	union ib_gid gid;
+
+	ipv6_addr_set_v4mapped(in_aton(ip), (struct in6_addr *)&gid);
+	do {
+		attr = rdma_find_gid(f->dev, &gid, IB_GID_TYPE_ROCE_UDP_ENCAP,
+				     NULL);
+		if (!IS_ERR(attr))
+			return attr;
+		msleep(20);
+	} while (time_before(jiffies, end));
+
+	CHECK(f, false, "no GID of %s", ip);
+	return NULL;
+}
+
+/* A GID can be held on to, but not made anything of when its address is gone. */
+void gid_gone(struct fix *f)
+{
+	struct rdma_ah_attr attr = { .type = RDMA_AH_ATTR_TYPE_ROCE };
+	unsigned long end = jiffies + msecs_to_jiffies(WAIT_MS);
+	const struct ib_gid_attr *mine, *spare = NULL;
+	struct ib_ah *ah;
+
+	mine = find_gid_of(f, addr);
+	if (!mine)
+		return;
+	if (change_spare(f, "add", mine))
+		spare = find_gid_of(f, SPARE);
+	if (!spare)
+		goto out;
+
+	rdma_ah_set_port_num(&attr, 1);
+	rdma_ah_set_grh(&attr, (union ib_gid *)&mine->gid, 0, spare->index, 64, 0);
+	attr.grh.sgid_attr = spare;
+	ah = rdma_create_ah(f->a.pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
+	if (CHECK(f, !IS_ERR(ah), "create_ah: %ld", PTR_ERR(ah)))
+		rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
+
+	change_spare(f, "del", mine);
+	while (rcu_access_pointer(spare->ndev) && time_before(jiffies, end))
+		msleep(20);
+	CHECK(f, !rcu_access_pointer(spare->ndev), "the GID stays");
+	ah = rdma_create_ah(f->a.pd, &attr, RDMA_CREATE_AH_SLEEPABLE);
+	CHECK(f, ah == ERR_PTR(-ENODEV), "create_ah without the address: %d",
+	      PTR_ERR_OR_ZERO(ah));
+	if (!IS_ERR(ah))
+		rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
+	rdma_put_gid_attr(spare);
+out:
+	rdma_put_gid_attr(mine);
 }
 
 /* connections --------------------------------------------------------------- */

@@ -1104,6 +1104,7 @@ static const struct {
 	{ "cq_pool",		cq_pool,	IB_POLL_SOFTIRQ },
 	{ "rw_lists",		rw_lists,	IB_POLL_SOFTIRQ },
 	{ "rw_lists_mr",	rw_lists_mr,	IB_POLL_WORKQUEUE },
+	{ "gid_gone",		gid_gone,	IB_POLL_SOFTIRQ },
 	{ "rdma_cm",		cm_connect,	IB_POLL_SOFTIRQ },
 	{ "handler",		handler,	IB_POLL_SOFTIRQ },
 	{ "recv_beside_error",	recv_beside_error, IB_POLL_WORKQUEUE },
