@@ -410,14 +410,19 @@ int sroce_advise_mr(struct ib_pd *pd, enum ib_uverbs_advise_mr_advice advice,
  */
 int sroce_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 {
-	const struct sroce_region *region = to_sroce_mr(ibmr)->region;
+	struct sroce_mr *mr = to_sroce_mr(ibmr);
 	struct sroce_odp_stats stats;
 	struct nlattr *table;
+	bool odp;
 
-	if (!sroce_region_is_odp(region))
+	/* Another registration may take its place. */
+	mutex_lock(&mr->lock);
+	odp = sroce_region_is_odp(mr->region);
+	if (odp)
+		sroce_odp_stats(mr->region, &stats);
+	mutex_unlock(&mr->lock);
+	if (!odp)
 		return 0;
-
-	sroce_odp_stats(region, &stats);
 
 	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_STAT_HWCOUNTERS);
 	if (!table)
