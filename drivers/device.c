@@ -11,7 +11,6 @@
  */
 #include <linux/etherdevice.h>
 #include <linux/in.h>
-#include <linux/module.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>

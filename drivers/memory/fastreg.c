@@ -7,7 +7,6 @@
  * request that ends the present one is executed.  They must not be reachable
  * through the old key, so there are two tables.
  */
-#include <linux/log2.h>
 
 #include "memory/memory.h"
 
@@ -140,7 +139,7 @@ static int bind_locked(struct sroce_region *region, const struct ib_pd *pd,
 		region->nstaged = 0;
 	}
 
-	region->key = binding->key;
+	WRITE_ONCE(region->key, binding->key);	/* region_load() */
 	region->iova = binding->iova;
 	region->length = binding->length;
 	region->offset = offset;

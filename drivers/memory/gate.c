@@ -84,6 +84,8 @@ void sroce_users_wait(atomic_t *users, int rest)
 /**
  * sroce_gate_init() - set a gate up
  * @gate: gate
+ *
+ * Context: process.
  */
 void sroce_gate_init(struct sroce_gate *gate)
 {

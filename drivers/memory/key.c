@@ -2,7 +2,6 @@
 /*
  * Keys: what names a region in work requests and packets.
  */
-#include <linux/overflow.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 
@@ -15,6 +14,8 @@
 /**
  * sroce_keys_init() - set up the key table of a device
  * @keys: table
+ *
+ * Context: process.
  */
 void sroce_keys_init(struct sroce_keys *keys)
 {
@@ -29,6 +30,8 @@ void sroce_keys_init(struct sroce_keys *keys)
 /**
  * sroce_keys_destroy() - tear down the key table of a device
  * @keys: table, without regions: ib_core has destroyed every MR by now
+ *
+ * Context: process.
  */
 void sroce_keys_destroy(struct sroce_keys *keys)
 {

@@ -73,7 +73,7 @@ void sroce_table_free(struct sroce_table *table)
  * @index: of the block
  * @entry: kernel virtual address of the block
  *
- * Context: process, may sleep.
+ * Context: process, may sleep; any, where an entry was set before.
  * Return: 0 or -ENOMEM.
  */
 int sroce_table_set(struct sroce_table *table, u64 index, unsigned long entry)

@@ -143,7 +143,7 @@ static int bind_locked(struct sroce_keys *keys, struct sroce_region *window,
 	}
 
 	unbind(window);
-	window->key = binding->key;
+	WRITE_ONCE(window->key, binding->key);	/* region_load() */
 	if (!parent)
 		return 0;
 

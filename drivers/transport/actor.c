@@ -14,7 +14,6 @@
  */
 #include <linux/interrupt.h>
 #include <linux/percpu.h>
-#include <linux/random.h>
 #include <linux/sched.h>
 #include <linux/workqueue.h>
 

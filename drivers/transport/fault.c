@@ -29,6 +29,8 @@ static void sroce_fault_work(struct work_struct *work)
  *
  * Faults wait for disks, for networks, and for locks of other processes.  Those
  * of one process must not be in the way of another.
+ *
+ * Context: process.
  */
 void sroce_fault_init(struct sroce_qp *qp, struct workqueue_struct *wq)
 {

@@ -5,7 +5,6 @@
  * Who has a message to receive takes the oldest work request, whichever QP it
  * is; from then on it is that QP's.
  */
-#include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <rdma/rdma_user_rxe.h>
 
