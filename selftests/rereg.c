@@ -503,6 +503,51 @@ static void windows_meanwhile(void)
 	CHECK(changes - busy >= 10, "there was hardly a change");
 }
 
+static int advise(const struct ibv_mr *mr, int advice, int flags)
+{
+	struct ibv_sge sge = { (uintptr_t)x, LEN, mr->lkey };
+	struct uverbs_call call;
+
+	uverbs_begin(&call, OBJECT_MR, ADVISE_MR);
+	uverbs_object(&call, ADVISE_PD, b.pd->handle);
+	uverbs_value(&call, ADVISE_ADVICE, advice, 8);
+	uverbs_value(&call, ADVISE_FLAGS, flags, 4);
+	uverbs_in(&call, ADVISE_SGES, &sge, sizeof(sge));
+	return uverbs_do(&call, b.pd->context->cmd_fd);
+}
+
+/* advice, now or later, is for the old or the new one */
+static void advice_meanwhile(void)
+{
+	int rights[] = { ACC_ALL | IBV_ACCESS_ON_DEMAND,
+			 ACC_ALL | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND };
+	uint64_t end = now_ms() + slow(30000);
+	struct ibv_device_attr_ex at;
+	int n = scaled(2000), rc = 0;
+	pthread_t t;
+
+	setup();
+	REQUIRE(!ibv_query_device_ex(B->ctx, NULL, &at), "query_device_ex");
+	if (!(at.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		SKIP("no on-demand paging");
+	the_mr = mr_new(b.pd, x, LEN, rights[0]);
+	t = change(rights);
+	for (int i = 0; go_on(i, n, 10, end) && !rc; i++) {
+		if (!(i % 8))
+			REQUIRE(!madvise(x, LEN, MADV_DONTNEED), "madvise");
+		/* PREFETCH, PREFETCH_WRITE, PREFETCH_NO_FAULT; FLUSH or not */
+		rc = advise(the_mr, i % 3, i & 1);
+	}
+	atomic_store(&stop, true);
+	pthread_join(t, NULL);
+	CHECK(!rc, "advice: %s", strerror(rc));
+	CHECK(changes >= 10, "there was hardly a change");
+	t_note("%d changes", changes);
+	memset(la.p, 'w', LEN);
+	OPENS(IBV_WR_RDMA_WRITE, (uintptr_t)x, the_mr->rkey, LEN, "WRITE afterwards");
+	CHECK(not_byte(x, LEN, 'w') < 0, "not written");
+}
+
 /* under traffic ------------------------------------------------------------ */
 
 /* requests of every kind never fail while what they use is exchanged */
@@ -655,6 +700,7 @@ static const struct tcase cases[] = {
 	{ "R16: memlock_limit", memlock },
 	{ "R16: busy_under_a_window", windows },
 	{ "R16: window_meanwhile", windows_meanwhile },
+	{ "R16: advice_meanwhile", advice_meanwhile },
 	{ "R16: traffic_beside_new_rights", rights_meanwhile },
 	{ "R16: old_or_new_is_written", moves_written },
 	{ "R16: old_or_new_is_read", moves_read },
