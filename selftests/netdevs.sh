@@ -10,20 +10,13 @@ set -u
 # two namespaces, joined by sta and stb without addresses
 ends_only()
 {
-	local ns
-
 	need_netns
 	load || fail "cannot load the module"
-	for ns in stA stB; do
-		ip netns add "$ns"
-		ip -n "$ns" link set lo up
-	done
+	namespaces stA stB
 	[ "${1:-}" != apart ] || return 0
 	ip link add sta mtu 4500 netns stA type veth peer name stb netns stB
-	for ns in A:sta B:stb; do
-		quiet_netdev "st${ns%:*}" "${ns#*:}"
-		ip -n "st${ns%:*}" link set "${ns#*:}" mtu 4500 up
-	done
+	ip -n stA link set sta mtu 4500 up
+	ip -n stB link set stb mtu 4500 up
 }
 
 # make NS ARGUMENTS OF ip link add...: or there is no such kind
@@ -36,23 +29,14 @@ make()
 		skip "this kernel has none: $(head -n 1 "$WORK/words")"
 }
 
-# addresses NS NETDEV HOST
-addresses()
-{
-	quiet_netdev "$1" "$2"
-	ip -n "$1" link set "$2" up
-	ip -n "$1" addr add "10.77.0.$3/24" dev "$2"
-	ip -n "$1" addr add "fd77::$3/64" dev "$2" nodad
-}
-
 # flows_work [DEVICE DEVICE [HOST HOST]]: over both families
 flows_work()
 {
 	local a=${1:-ta} b=${2:-tb} h=${3:-1} k=${4:-2}
-	flow v4 SROCE_DEV="$a" SROCE_DEV2="$b" FLOW_SIP="10.77.0.$h" FLOW_DIP="10.77.0.$k"
-	flow v6 SROCE_DEV="$b" SROCE_DEV2="$a" FLOW_SIP="fd77::$k" FLOW_DIP="fd77::$h"
-	moves v4 "${FUNCNAME[1]}"
-	moves v6 "${FUNCNAME[1]}"
+	launch v4 SROCE_DEV="$a" SROCE_DEV2="$b" FLOW_SIP="10.77.0.$h" FLOW_DIP="10.77.0.$k"
+	launch v6 SROCE_DEV="$b" SROCE_DEV2="$a" FLOW_SIP="fd77::$k" FLOW_DIP="fd77::$h"
+	running v4 v6
+	moves "${FUNCNAME[1]}" v4 v6
 	stop v4 v6
 }
 
@@ -83,8 +67,8 @@ no()
 veth()
 {
 	ends_only
-	addresses stA sta 1
-	addresses stB stb 2
+	set_up stA sta 1
+	set_up stB stb 2
 	must "link add" dev_add ta sta stA
 	must "link add" dev_add tb stb stB
 	flows_work
@@ -95,7 +79,7 @@ dummy()
 {
 	ends_only apart
 	KIND=dummy make stA sta mtu 4500 type dummy
-	addresses stA sta 1
+	set_up stA sta 1
 	must "link add" dev_add ta sta stA
 	flows_work ta ta 1 1
 	goes stA sta
@@ -105,13 +89,15 @@ lo()
 {
 	ends_only apart
 	must "link add" dev_add ta lo stA
-	flow v4 SROCE_DEV2=ta FLOW_SIP=127.0.0.1 FLOW_DIP=127.0.0.1
-	flow v6 SROCE_DEV2=ta FLOW_SIP=::1 FLOW_DIP=::1
+	launch v4 SROCE_DEV2=ta FLOW_SIP=127.0.0.1 FLOW_DIP=127.0.0.1
+	launch v6 SROCE_DEV2=ta FLOW_SIP=::1 FLOW_DIP=::1
+	running v4 v6
 	stop v4 v6
 	# the way of packets
 	knob short_path N || return 0
-	flow v4 SROCE_DEV2=ta FLOW_SIP=127.0.0.1 FLOW_DIP=127.0.0.1
-	flow v6 SROCE_DEV2=ta FLOW_SIP=::1 FLOW_DIP=::1
+	launch v4 SROCE_DEV2=ta FLOW_SIP=127.0.0.1 FLOW_DIP=127.0.0.1
+	launch v6 SROCE_DEV2=ta FLOW_SIP=::1 FLOW_DIP=::1
+	running v4 v6
 	stop v4 v6
 }
 
@@ -126,8 +112,8 @@ tap()
 	for ns in A:sta B:stb; do
 		ip -n "st${ns%:*}" link set "${ns#*:}" mtu 4500
 	done
-	addresses stA sta 1
-	addresses stB stb 2
+	set_up stA sta 1
+	set_up stB stb 2
 	must "link add" dev_add ta sta stA
 	must "link add" dev_add tb stb stB
 	flows_work
@@ -144,7 +130,7 @@ tun()
 	ends_only apart
 	[ -e /dev/net/tun ] || modprobe -q tun
 	ip -n stA tuntap add mode tun name sta 2>/dev/null || skip "no tun here"
-	addresses stA sta 1
+	set_up stA sta 1
 	no stA sta 'invalid' 'not an Ethernet device'
 }
 
@@ -152,8 +138,8 @@ macvlan()
 {
 	ends_only
 	KIND=macvlan make stA link sta name stm type macvlan mode bridge
-	addresses stA stm 1
-	addresses stB stb 2
+	set_up stA stm 1
+	set_up stB stb 2
 	must "link add" dev_add ta stm stA
 	must "link add" dev_add tb stb stB
 	flows_work
@@ -169,8 +155,8 @@ ipvlan()
 {
 	ends_only
 	KIND=ipvlan make stA link sta name stm type ipvlan mode "${1:-l2}"
-	addresses stA stm 1
-	addresses stB stb 2
+	set_up stA stm 1
+	set_up stB stb 2
 	must "link add" dev_add ta stm stA
 	must "link add" dev_add tb stb stB
 	flows_work
@@ -182,8 +168,8 @@ vlan()
 	ends_only
 	KIND=8021q make stA link sta name stv type vlan id 5
 	KIND=8021q make stB link stb name stv type vlan id 5
-	addresses stA stv 1
-	addresses stB stv 2
+	set_up stA stv 1
+	set_up stB stv 2
 	no stA stv 'not supported' 'serves its VLANs'
 	# that is so: see netchange.sh for tags and priorities
 	must "link add" dev_add ta sta stA
@@ -209,8 +195,8 @@ two_legs()
 	ip -n stB link set stb mtu 4500 master stbr up
 	ip -n stB link set std mtu 4500 master stbr up
 	ip -n stA link set "$1" mtu 4500
-	addresses stA "$1" 1
-	addresses stB stbr 2
+	set_up stA "$1" 1
+	set_up stB stbr 2
 }
 
 bond()
@@ -222,14 +208,14 @@ bond()
 	two_legs stm
 	must "link add" dev_add ta stm stA
 	must "link add" dev_add tb stbr stB
-	flow v4 FLOW_SIP=10.77.0.1 FLOW_DIP=10.77.0.2
-	flow v6 FLOW_SIP=fd77::1 FLOW_DIP=fd77::2
+	launch v4 FLOW_SIP=10.77.0.1 FLOW_DIP=10.77.0.2
+	launch v6 FLOW_SIP=fd77::1 FLOW_DIP=fd77::2
+	running v4 v6
 	for i in 1 2 3; do
 		active=$(in_ns stA cat /sys/class/net/stm/bonding/active_slave)
 		ip -n stA link set "$active" down
 		until_true 10 other_leg "$active" || fail "no failover"
-		moves v4 "failover $i"
-		moves v6 "failover $i"
+		moves "failover $i" v4 v6
 		ip -n stA link set "$active" up
 	done
 	# none is left: an outage
@@ -238,8 +224,7 @@ bond()
 	told v4 A 'port error'
 	ip -n stA link set stc up
 	told v4 A 'port active'
-	moves v4 "a leg is back"
-	moves v6 "a leg is back"
+	moves "a leg is back" v4 v6
 	stop v4 v6
 	goes stA stm
 }
@@ -283,8 +268,8 @@ bridge()
 	ends_only
 	KIND=bridge make stA stbr type bridge
 	ip -n stA link set sta master stbr
-	addresses stA stbr 1
-	addresses stB stb 2
+	set_up stA stbr 1
+	set_up stB stb 2
 	must "link add" dev_add ta stbr stA
 	must "link add" dev_add tb stb stB
 	flows_work
@@ -297,8 +282,8 @@ bridge_port()
 	ends_only
 	KIND=bridge make stA stbr type bridge
 	ip -n stA link set sta master stbr
-	addresses stA stbr 1
-	addresses stB stb 2
+	set_up stA stbr 1
+	set_up stB stb 2
 	must "link add" dev_add ta sta stA
 	must "link add" dev_add tb stb stB
 	flows_work
@@ -321,7 +306,7 @@ vxlan()
 		ip -n "st${ns%:*}" addr add "10.78.0.$n/24" dev "st${ns#*:}"
 		KIND=vxlan make "st${ns%:*}" stx type vxlan id 7 dstport 4789 \
 			local "10.78.0.$n" remote "10.78.0.$((3 - n))" dev "st${ns#*:}"
-		addresses "st${ns%:*}" stx "$n"
+		set_up "st${ns%:*}" stx "$n"
 	done
 	must "link add" dev_add ta stx stA
 	must "link add" dev_add tb stx stB
@@ -336,8 +321,8 @@ vrf()
 	KIND=vrf make stA stv type vrf table 77
 	ip -n stA link set stv up
 	ip -n stA link set sta master stv
-	addresses stA sta 1
-	addresses stB stb 2
+	set_up stA sta 1
+	set_up stB stb 2
 	# one socket serves all: users.rst
 	in_ns stA sysctl -qw net.ipv4.udp_l3mdev_accept=1
 	must "link add" dev_add ta sta stA

@@ -19,24 +19,8 @@ wire()
 	local net=${7:-0}
 
 	ip link add "$2" mtu 4500 netns "$1" type veth peer name "$5" netns "$4"
-	set -- "$1" "$2" "$3" "$net" "$4" "$5" "$6" "$net"
-	while [ $# -gt 0 ]; do
-		quiet_netdev "$1" "$2"
-		ip -n "$1" link set "$2" mtu 4500 up
-		ip -n "$1" addr add "10.77.$4.$3/24" dev "$2"
-		ip -n "$1" addr add "fd77:$4::$3/64" dev "$2" nodad
-		shift 4
-	done
-}
-
-namespaces()
-{
-	local ns
-
-	for ns; do
-		ip netns add "$ns"
-		ip -n "$ns" link set lo up
-	done
+	set_up "$1" "$2" "$3" 4500 "$net"
+	set_up "$4" "$5" "$6" 4500 "$net"
 }
 
 # ib_core asks on the netdev for the neighbour's MAC even if that is the host itself, which
@@ -61,13 +45,15 @@ several()
 		must "link add t${f%:*}" dev_add "t${f%:*}" "st${f%:*}" "st${f#*:}"
 	done
 	# two at a time are enough for a small machine
-	flow ab FLOW_SIP=10.77.1.1 FLOW_DIP=10.77.1.2
-	flow cd SROCE_DEV=tc SROCE_DEV2=td FLOW_SIP=fd77:2::1 FLOW_DIP=fd77:2::2
+	launch ab FLOW_SIP=10.77.1.1 FLOW_DIP=10.77.1.2
+	launch cd SROCE_DEV=tc SROCE_DEV2=td FLOW_SIP=fd77:2::1 FLOW_DIP=fd77:2::2
+	running ab cd
 	stop ab cd
 	# inside, between two netdevs and on one
 	know_each_other
-	flow ef SROCE_DEV=te SROCE_DEV2=tf FLOW_SIP=10.77.3.1 FLOW_DIP=10.77.3.2
-	flow fe SROCE_DEV=tf SROCE_DEV2=te FLOW_SIP=fd77:3::2 FLOW_DIP=fd77:3::1
+	launch ef SROCE_DEV=te SROCE_DEV2=tf FLOW_SIP=10.77.3.1 FLOW_DIP=10.77.3.2
+	launch fe SROCE_DEV=tf SROCE_DEV2=te FLOW_SIP=fd77:3::2 FLOW_DIP=fd77:3::1
+	running ef fe
 	stop ef fe
 	flow aa SROCE_DEV=ta SROCE_DEV2=ta FLOW_SIP=10.77.1.1 FLOW_DIP=10.77.1.1
 	stop aa
@@ -76,7 +62,7 @@ several()
 	must "link delete" dev_del tc
 	must "netdev delete" ip -n stB link del std
 	until_true 10 not_there td || fail "td stays"
-	moves ab "others are gone"
+	moves "others are gone" ab
 	stop ab
 }
 
@@ -91,15 +77,17 @@ same_addresses()
 	must "link add" dev_add tb stb stB
 	must "link add" dev_add tc stc stC
 	must "link add" dev_add td std stD
-	flow ab SROCE_GID=ipv4
-	flow cd SROCE_GID=ipv4 SROCE_DEV=tc SROCE_DEV2=td
-	moves ab "twice the same addresses"
+	launch ab SROCE_GID=ipv4
+	launch cd SROCE_GID=ipv4 SROCE_DEV=tc SROCE_DEV2=td
+	running ab cd
+	moves "twice the same addresses" ab
 	stop ab cd
 	# no way leads there, whatever the address says
 	spawn ad env SROCE_GID=ipv4 SROCE_DEV=ta SROCE_DEV2=td FLOW_TIMEOUT=10 FLOW_RETRY=1 "$LIB/flow"
 	echo "$PID" >"$WORK/ad.pid"
-	ends ad "in another namespace"
-	[ "$(ops ad)" = 0 ] || fail "$(ops ad) operations with a namespace that is not connected"
+	ends "in another namespace" ad
+	ops ad
+	[ "$OPS" = 0 ] || fail "$OPS operations with a namespace that is not connected"
 }
 
 not_there() { ! dev_there "$1"; }
@@ -133,7 +121,7 @@ netdev_moves()
 	must "move the netdev" bounded 10 ip -n stA link set sta netns stC
 	until_true 10 not_there ta || fail "the device stays when its netdev has moved"
 	let_go holder "$pid"
-	ends ab "the netdev of the other end has moved"
+	ends "the netdev of the other end has moved" ab
 	! in_ns stA ss -Hlun 'sport = :4791' | grep -q . || fail "UDP 4791 is still bound there"
 	set_up stC sta 1 4500
 	must "link add in the other namespace" until_true 10 dev_add ta sta stC
@@ -165,8 +153,9 @@ namespace_deleted()
 		must "link add" dev_add te ste stA
 		must "link add" dev_add tf stf stA
 		know_each_other
-		flow ba SROCE_DEV=tb SROCE_DEV2=ta FLOW_SIP=fd77:1::2 FLOW_DIP=fd77:1::1
-		flow ef SROCE_DEV=te SROCE_DEV2=tf FLOW_SIP=10.77.3.1 FLOW_DIP=10.77.3.2
+		launch ba SROCE_DEV=tb SROCE_DEV2=ta FLOW_SIP=fd77:1::2 FLOW_DIP=fd77:1::1
+		launch ef SROCE_DEV=te SROCE_DEV2=tf FLOW_SIP=10.77.3.1 FLOW_DIP=10.77.3.2
+		running ba ef
 		hold "h$i" ta
 		pids=("$PID")
 		must "delete the namespace" bounded 10 ip netns del stA

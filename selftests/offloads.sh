@@ -13,14 +13,14 @@ flows()
 {
 	pair
 	static_neighbours
-	flow v4 SROCE_GID=ipv4 FLOW_MAX=100000
-	flow v6 SROCE_GID=ipv6 FLOW_MAX=100000 FLOW_MTU=4096 SROCE_DEV=tb SROCE_DEV2=ta
+	launch v4 SROCE_GID=ipv4 FLOW_MAX=100000
+	launch v6 SROCE_GID=ipv6 FLOW_MAX=100000 FLOW_MTU=4096 SROCE_DEV=tb SROCE_DEV2=ta
+	running v4 v6
 }
 
 go_on()
 {
-	moves v4 "$1"
-	moves v6 "$1"
+	moves "$1" v4 v6
 }
 
 # no packet came in other than it was built
@@ -131,8 +131,7 @@ netfilter()
 	for rule in drop reject; do
 		ruleset stB "add rule inet t c udp dport 4791 $rule" ||
 			{ note "no $rule here"; continue; }
-		stands v4 "$rule"
-		stands v6 "$rule"
+		stands "$rule" v4 v6
 		ruleset stB 'flush chain inet t c'
 		go_on "after $rule"
 	done

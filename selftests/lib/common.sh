@@ -341,14 +341,14 @@ gids()
 	# one process reads the whole table, however long
 	# shellcheck disable=SC2016 # the inner shell expands
 	in_ns "${2:-}" sh -c 'cd "$0/gids" && grep -sv 0000:0000:0000:0000:0000:0000:0000:0000 *' "$d" |
-	while IFS=: read -r i g; do
+	sort -n | while IFS=: read -r i g; do
 		case $g in
 		0000:0000:0000:0000:0000:ffff:*) k=v4 ;;
 		fe80:*) k=ll ;;
 		*) k=v6 ;;
 		esac
 		echo "$i $g $k"
-	done | sort -n
+	done
 }
 
 # gid_index DEVICE KIND [NS]
@@ -359,7 +359,7 @@ has_gids()
 	local k all
 	all=$(gids "$1" "${2:-}")
 	for k in v4 v6 ll; do
-		grep -q " $k\$" <<<"$all" || return 1
+		[[ $all$'\n' == *" $k"$'\n'* ]] || return 1
 	done
 }
 
@@ -380,15 +380,37 @@ quiet_netdev()
 		2>/dev/null || true
 }
 
-# Linux answers ARP for any of its addresses on any netdev; here each stays its own.
+# namespaces NS...: new ones, whose netdevs are quiet from the start
+namespaces()
+{
+	local ns
+
+	for ns; do
+		ip netns add "$ns"
+		# shellcheck disable=SC2016 # the inner shell expands
+		ip netns exec "$ns" sh -c 'ip link set lo up
+			cd /proc/sys/net/ipv6/conf/default || exit
+			for f in accept_dad accept_ra router_solicitations; do echo 0 >$f; done'
+	done
+}
+
+# batch NS: commands of ip(8) from standard input, by one process
+batch()
+{
+	ip ${1:+-n "$1"} -batch -
+}
+
+# set_up NS NETDEV HOST [MTU [NETWORK]]: up, with the addresses of that host
 set_up()
 {
-	local ns=$1 dev=$2 host=$3 mtu=$4
+	local net=${5:-0}
 
-	quiet_netdev "$ns" "$dev"
-	in_ns "$ns" ip link set "$dev" mtu "$mtu" up
-	in_ns "$ns" ip addr add "10.77.0.$host/24" dev "$dev"
-	in_ns "$ns" ip addr add "fd77::$host/64" dev "$dev" nodad
+	[ -n "$1" ] || quiet_netdev '' "$2"
+	batch "$1" <<-END
+		link set $2 ${4:+mtu $4} up
+		addr add 10.77.$net.$3/24 dev $2
+		addr add fd77:$net::$3/64 dev $2 nodad
+	END
 }
 
 # one netdev st0 in the first namespace, its peer in namespace stP: 10.77.0.1, 10.77.0.2
@@ -396,8 +418,7 @@ topo_single()
 {
 	local mtu=${1:-4500}
 
-	ip netns add stP
-	ip -n stP link set lo up
+	namespaces stP
 	ip link add st0 mtu "$mtu" type veth peer name st1 netns stP
 	set_up stP st1 2 "$mtu"
 	set_up '' st0 1 "$mtu"
@@ -406,12 +427,9 @@ topo_single()
 # namespaces stA and stB, netdevs sta and stb: 10.77.0.1, 10.77.0.2
 topo_pair()
 {
-	local mtu=${1:-4500} ns
+	local mtu=${1:-4500}
 
-	for ns in stA stB; do
-		ip netns add $ns
-		ip -n $ns link set lo up
-	done
+	namespaces stA stB
 	ip link add sta mtu "$mtu" netns stA type veth peer name stb netns stB
 	set_up stA sta 1 "$mtu"
 	set_up stB stb 2 "$mtu"
@@ -442,12 +460,13 @@ pair()
 # fixed_neighbours NS DEV PEER_NS PEER_DEV: nothing needs to be asked for
 fixed_neighbours()
 {
-	local ip mac
+	local mac
 
 	mac=$(ip netns exec "$3" cat "/sys/class/net/$4/address")
-	for ip in $(ip -n "$3" -o addr show dev "$4" | awk '{ sub("/.*", "", $4); print $4 }'); do
-		ip -n "$1" neigh replace "$ip" lladdr "$mac" dev "$2" nud permanent
-	done
+	ip -n "$3" -o addr show dev "$4" |
+		awk -v mac="$mac" -v dev="$2" '{ sub("/.*", "", $4)
+			print "neigh replace " $4 " lladdr " mac " dev " dev " nud permanent" }' |
+		batch "$1"
 }
 
 # the two ends of a pair know each other

@@ -9,7 +9,9 @@
  *	ended STATUS		an operation failed; the rest was flushed
  *	stopped			by SIGTERM
  *
- * and leaves with 0, unless something came out wrong.
+ * and leaves with 0, unless something came out wrong. While an operation takes long,
+ * empty WRITEs are posted behind it: when packets get through again, the other end
+ * asks for what it missed, long before the timer would send it again.
  *
  *	FLOW_SIP, FLOW_DIP	addresses of the ends (default: those of SROCE_GID)
  *	FLOW_QPS		connections (default 3)
@@ -25,6 +27,7 @@
 
 enum { MAX_QPS = 16 };
 enum { F_WRITE, F_READ, F_SEND, F_KINDS };
+enum { NUDGE = 1, MAX_NUDGES = 100, NUDGE_MS = 200 };
 
 struct lane {
 	struct end a, b;
@@ -32,7 +35,8 @@ struct lane {
 	struct ibv_sge l, r;
 	int kind;
 	bool sent, received;
-	uint64_t seed;
+	int nudges;
+	uint64_t seed, nudged;
 };
 
 static struct lane lanes[MAX_QPS];
@@ -152,6 +156,20 @@ static void post(struct lane *l)
 	}
 	rc = send_post(&l->a, &wr);
 	REQUIRE(!rc, "post_send: %s", strerror(rc));
+	l->nudged = now_ms();
+}
+
+static void nudge(struct lane *l)
+{
+	struct ibv_send_wr wr = { .wr_id = NUDGE, .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED };
+
+	if (l->nudges == MAX_NUDGES || now_ms() - l->nudged < NUDGE_MS)
+		return;
+	l->nudged = now_ms();
+	/* the QP may have failed just now */
+	if (!send_post(&l->a, &wr))
+		l->nudges++;
 }
 
 /* of an operation that failed; all else of its QP is flushed */
@@ -164,6 +182,9 @@ static void ended(struct lane *l, enum ibv_wc_status status)
 	CHECK(status == IBV_WC_RETRY_EXC_ERR, "status %s", ibv_wc_status_str(status));
 	CHECK(wait_state(l->a.qp, IBV_QPS_ERR, 5000), "QP in state %d", qp_state(l->a.qp));
 	CHECK(!send_post(&l->a, &wr), "post_send in the error state");
+	/* what was behind it comes first */
+	for (; l->nudges; l->nudges--)
+		want_wc(l->a.scq, &wc, NUDGE, IBV_WC_WR_FLUSH_ERR, "behind it");
 	want_wc(l->a.scq, &wc, 7, IBV_WC_WR_FLUSH_ERR, "after the end");
 	printf("ops %llu\nended %s\n", (unsigned long long)ops, ibv_wc_status_str(status));
 }
@@ -176,12 +197,16 @@ static bool move(struct lane *l)
 	ssize_t bad;
 
 	if (ibv_poll_cq(l->a.scq, 1, &wc) > 0) {
+		if (wc.wr_id == NUDGE)
+			l->nudges--;
 		if (wc.status != IBV_WC_SUCCESS) {
 			ended(l, wc.status);
 			return false;
 		}
-		REQUIRE(!l->sent, "completed twice");
-		l->sent = true;
+		if (wc.wr_id != NUDGE) {
+			REQUIRE(!l->sent, "completed twice");
+			l->sent = true;
+		}
 	}
 	if (ibv_poll_cq(l->b.rcq, 1, &wc) > 0) {
 		REQUIRE(wc.status == IBV_WC_SUCCESS, "receive: %s", ibv_wc_status_str(wc.status));
@@ -189,8 +214,10 @@ static bool move(struct lane *l)
 			wc.byte_len, l->r.length);
 		l->received = true;
 	}
-	if (!l->sent || !l->received)
+	if (!l->sent || !l->received) {
+		nudge(l);
 		return true;
+	}
 	bad = sg_differs(read ? &l->l : &l->r, 1, l->seed);
 	REQUIRE(bad < 0, "wrong byte at %zd of %u", bad, l->l.length);
 	ops++;
@@ -217,6 +244,7 @@ static void flow(void)
 
 	REQUIRE(n > 0 && n <= MAX_QPS, "FLOW_QPS");
 	max = env("FLOW_MAX", 20000);
+	o.swr = MAX_NUDGES + 2;
 	for (o.mtu = IBV_MTU_256; mtu_bytes(o.mtu) < env("FLOW_MTU", 1024) && o.mtu < IBV_MTU_4096;)
 		o.mtu++;
 	/* what a slow machine does meanwhile takes longer */
@@ -241,7 +269,7 @@ static void flow(void)
 			printf("ops %llu\n", (unsigned long long)ops);
 		}
 		/* leaves the machine to those who change things */
-		msleep(1);
+		msleep(slow(2));
 	}
 	if (stop)
 		puts("stopped");

@@ -4,59 +4,103 @@
 # Flows of verified data (lib/flow) that run while the network changes under them.
 # Source common.sh first.
 
-# flow NAME [VARIABLE=VALUE...]: from ta to tb until it is stopped; its id in $PID
-flow()
+# launch NAME [VARIABLE=VALUE...]: from ta to tb until it is stopped; its id in $PID
+launch()
 {
 	local name=$1
 	shift
 	spawn "$name" env SROCE_DEV=ta SROCE_DEV2=tb "$@" "$LIB/flow"
 	echo "$PID" >"$WORK/$name.pid"
-	until_true 20 grep -q '^ops [1-9]' "$WORK/$name.out" ||
-		fail "$name does not start: $(tail -n 3 "$WORK/$name.out" | tr '\n' ';')"
 }
 
-# what it has done
-ops() { sed -n 's/^ops //p' "$WORK/$1.out" | tail -n 1; }
-more_ops() { [ "$(ops "$1")" -gt "$2" ]; }
-
-# moves NAME WHAT: it goes on, from now
-moves()
+# running NAME...: what was launched has begun
+running()
 {
 	local n
-	n=$(ops "$1")
-	until_true 30 more_ops "$1" $((n + 3)) ||
-		fail "$2: $1 stands still at $n: $(tail -n 2 "$WORK/$1.out" | tr '\n' ';')"
+	for n; do
+		until_true 20 did_more "$n" 0 ||
+			fail "$n does not start: $(tail -n 3 "$WORK/$n.out" | tr '\n' ';')"
+	done
 }
 
-# stands NAME WHAT: it does nothing any more, for seconds, but has not ended
+flow()
+{
+	launch "$@"
+	running "$1"
+}
+
+# ops NAME: what it has done, in $OPS. No program has to start for that.
+ops()
+{
+	local all=''
+
+	OPS=0
+	[ ! -e "$WORK/$1.out" ] || IFS= read -rd '' all <"$WORK/$1.out"
+	case $all in
+	*$'\n'"ops "*$'\n'*)
+		all=${all##*$'\n'ops }
+		OPS=${all%%$'\n'*}
+		;;
+	esac
+}
+
+did_more()
+{
+	ops "$1"
+	[ "$OPS" -gt "$2" ]
+}
+
+# moves WHAT NAME...: they go on, from now
+moves()
+{
+	local what=$1 n from=()
+	shift
+	for n; do
+		ops "$n"
+		from+=("$OPS")
+	done
+	for n; do
+		until_true 30 did_more "$n" $((from[0] + 3)) ||
+			fail "$what: $n stands still at ${from[0]}: $(tail -n 2 "$WORK/$n.out" | tr '\n' ';')"
+		from=("${from[@]:1}")
+	done
+}
+
+# it has run for two seconds, and done nothing
+is_idle()
+{
+	awk '/^ops/ { same = $2 == n ? same + 1 : 0; n = $2 } END { exit same < 20 }' \
+		"$WORK/$1.out"
+}
+
+# stands WHAT NAME...: they do nothing any more, but have not ended
 stands()
 {
-	local n m i same=0
-
-	n=$(ops "$1")
-	for i in $(seq "$(slow 40)"); do
-		sleep 0.5
-		m=$(ops "$1")
-		[ "$m" = "$n" ] && same=$((same + 1)) || same=0
-		n=$m
-		[ $same -lt $((2 * $(slow 2))) ] || break
+	local what=$1 n
+	shift
+	for n; do
+		until_true 20 is_idle "$n" || fail "$what: $n goes on: $(tail -n 2 "$WORK/$n.out")"
 	done
-	[ $same -ge $((2 * $(slow 2))) ] || fail "$2: $1 goes on"
-	! grep -q '^ended' "$WORK/$1.out" || fail "$2: $1 has ended"
+	for n; do
+		! grep -q '^ended' "$WORK/$n.out" || fail "$what: $n has ended"
+	done
 }
 
-# ends NAME WHAT: an operation fails, as when the peer is gone, and all is cleaned up
+# ends WHAT NAME...: an operation fails, as when the peer is gone, and all is cleaned up
 ends()
 {
-	local pid rc=0
-	pid=$(cat "$WORK/$1.pid")
-
-	until_true 30 gone "$pid" || fail "$2: $1 does not end: $(tail -n 2 "$WORK/$1.out")"
-	wait "$pid" || rc=$?
-	{ [ $rc = 0 ] && grep -q '^ended' "$WORK/$1.out"; } || {
-		sed 's/^/#   /' "$WORK/$1.out" | grep -v '# ops' | tail -n 8
-		fail "$2: $1 did not end as it should, status $rc"
-	}
+	local what=$1 n pid rc
+	shift
+	for n; do
+		rc=0
+		pid=$(cat "$WORK/$n.pid")
+		until_true 30 gone "$pid" || fail "$what: $n does not end: $(tail -n 2 "$WORK/$n.out")"
+		wait "$pid" || rc=$?
+		{ [ $rc = 0 ] && grep -q '^ended' "$WORK/$n.out"; } || {
+			sed 's/^/#   /' "$WORK/$n.out" | grep -v '# ops' | tail -n 8
+			fail "$what: $n did not end as it should, status $rc"
+		}
+	done
 }
 
 # stop NAME...: nothing was wrong with any of it
@@ -65,10 +109,12 @@ stop()
 	local n rc
 
 	for n; do
-		kill -TERM "$(cat "$WORK/$n.pid")" 2>/dev/null
-		until_true 20 gone "$(cat "$WORK/$n.pid")" || fail "$n does not stop"
+		kill -TERM "$(<"$WORK/$n.pid")" 2>/dev/null
+	done
+	for n; do
+		until_true 20 gone "$(<"$WORK/$n.pid")" || fail "$n does not stop"
 		rc=0
-		wait "$(cat "$WORK/$n.pid")" || rc=$?
+		wait "$(<"$WORK/$n.pid")" || rc=$?
 		{ [ $rc = 0 ] && grep -q '^stopped' "$WORK/$n.out"; } || {
 			sed 's/^/#   /' "$WORK/$n.out" | grep -v '# ops' | tail -n 8
 			fail "$n: status $rc"
