@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The device: one ib_device on one Ethernet netdev.
+ * The device: one ib_device on one netdev.
  */
 #ifndef SROCE_DEVICE_H
 #define SROCE_DEVICE_H

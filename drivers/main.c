@@ -43,8 +43,14 @@ static int sroce_newlink(const char *name, struct net_device *ndev)
 		return -EOPNOTSUPP;
 	}
 
-	if (ndev->type != ARPHRD_ETHER && ndev->type != ARPHRD_LOOPBACK) {
-		refuse(ndev, "not an Ethernet device");
+	switch (ndev->type) {
+	case ARPHRD_ETHER:
+	case ARPHRD_LOOPBACK:
+	/* A tun: packets of IP are all that is needed. */
+	case ARPHRD_NONE:
+		break;
+	default:
+		refuse(ndev, "neither an Ethernet device nor a tun");
 		return -EINVAL;
 	}
 

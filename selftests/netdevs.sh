@@ -101,37 +101,43 @@ lo()
 	stop v4 v6
 }
 
-tap()
+# by_program KIND: the netdevs' wire is a program
+by_program()
 {
+	local pid
+
 	need python3
 	[ -e /dev/net/tun ] || modprobe -q tun
 	[ -e /dev/net/tun ] || skip "no tun here"
 	ends_only apart
-	spawn tapwire python3 "$LIB/tapwire.py" stA sta stB stb
+	spawn tapwire python3 "$LIB/tapwire.py" "$1" stA sta stB stb
+	pid=$PID
 	until_true 20 grep -q READY "$WORK/tapwire.out" || fail "$(tail -n 1 "$WORK/tapwire.out")"
-	for ns in A:sta B:stb; do
-		ip -n "st${ns%:*}" link set "${ns#*:}" mtu 4500
-	done
-	set_up stA sta 1
-	set_up stB stb 2
+	set_up stA sta 1 4500
+	set_up stB stb 2 4500
 	must "link add" dev_add ta sta stA
 	must "link add" dev_add tb stb stB
 	flows_work
-	# the program that is its wire ends, and with it the netdev
+	# the program ends, and with it the netdevs
 	spawn holder "$LIB/holder" ta traffic
 	until_true 20 grep -q READY "$WORK/holder.out" || fail "holder: $(cat "$WORK/holder.out")"
-	pkill -KILL -f "[t]apwire.py stA sta"
+	kill -KILL "$pid"
 	until_true 10 not_there ta || fail "the device stays"
 	until_true 20 gone "$PID" || fail "the holder stays"
 }
 
-tun()
+tap() { by_program tap; }
+
+# no Ethernet: the neighbours have no addresses
+tun() { by_program tun; }
+
+# what is neither
+tunnel()
 {
-	ends_only apart
-	[ -e /dev/net/tun ] || modprobe -q tun
-	ip -n stA tuntap add mode tun name sta 2>/dev/null || skip "no tun here"
+	ends_only
 	set_up stA sta 1
-	no stA sta 'invalid' 'not an Ethernet device'
+	KIND=ipip make stA stt type ipip local 10.77.0.1 remote 10.77.0.2
+	no stA stt 'invalid' 'neither an Ethernet device'
 }
 
 macvlan()
@@ -154,7 +160,7 @@ macvlan()
 ipvlan()
 {
 	ends_only
-	KIND=ipvlan make stA link sta name stm type ipvlan mode "${1:-l2}"
+	KIND=ipvlan make stA link sta name stm type ipvlan mode l2
 	set_up stA stm 1
 	set_up stB stb 2
 	must "link add" dev_add ta stm stA
@@ -162,6 +168,28 @@ ipvlan()
 	flows_work
 	goes stA stm
 }
+
+# ipvlan_routed MODE: nobody asks or answers for its addresses. Of IPv4 only: with one
+# prefix on both netdevs not even a ping of IPv6 comes out of these.
+ipvlan_routed()
+{
+	ends_only
+	KIND=ipvlan make stA link sta name stm type ipvlan mode "$1"
+	set_up stA stm 1
+	set_up stB stb 2
+	fixed_neighbours stB stb stA stm
+	fixed_neighbours stA sta stB stb
+	must "link add" dev_add ta stm stA
+	must "link add" dev_add tb stb stB
+	launch there FLOW_SIP=10.77.0.1 FLOW_DIP=10.77.0.2
+	launch back SROCE_DEV=tb SROCE_DEV2=ta FLOW_SIP=10.77.0.2 FLOW_DIP=10.77.0.1
+	running there back
+	stop there back
+	goes stA stm
+}
+
+ipvlan_l3() { ipvlan_routed l3; }
+ipvlan_l3s() { ipvlan_routed l3s; }
 
 vlan()
 {
@@ -331,4 +359,4 @@ vrf()
 	goes stA sta
 }
 
-cases veth dummy lo tap tun macvlan ipvlan vlan bond bond_leg team bridge bridge_port vxlan vrf
+cases veth dummy lo tap tun tunnel macvlan ipvlan ipvlan_l3 ipvlan_l3s vlan bond bond_leg team bridge bridge_port vxlan vrf
