@@ -205,5 +205,28 @@ rdma_rxe_at_once()
 	done
 }
 
+# What the kernel has to test rdma_rxe with, where it was brought along: see
+# Documentation/testing.rst. The scripts load and unload by the name rdma_rxe.
+kernel_scripts()
+{
+	local t rc
+
+	[ -d "$HERE/../rdma" ] || skip "the kernel's scripts are not here"
+	start
+	have_rxe
+	configure
+	for t in "$HERE"/../rdma/rxe_*.sh; do
+		rc=0
+		timeout -k 5 "$(slow 60)" bash "$t" >"$WORK/words" 2>&1 || rc=$?
+		note "${t##*/}: $rc"
+		if { [ "$rc" != 0 ] && [ "$rc" != 4 ]; } || grep '^not ok' "$WORK/words"; then
+			sed 's/^/#   /' "$WORK/words" | tail -n 15
+			fail "${t##*/} failed"
+		fi
+		! is_loaded rdma_rxe || fail "${t##*/}: rdma_rxe was loaded"
+		unload || fail "${t##*/} left users"
+	done
+}
+
 cases script script_on_rdma_rxe autoload both_types off_by_default rdma_rxe_second \
-	rdma_rxe_first rdma_rxe_at_once
+	rdma_rxe_first rdma_rxe_at_once kernel_scripts

@@ -406,7 +406,7 @@ hop_limit()
 	launch dead6 FLOW_SIP=fd77:1::1 FLOW_DIP=fd77:2::1 FLOW_TIMEOUT=10 FLOW_RETRY=1
 	ends "one hop only" dead4 dead6
 	for f in dead4 dead6; do
-		ops $f
+		ops "$f"
 		[ "$OPS" = 0 ] || fail "$f: $OPS operations over a router in one hop"
 	done
 	ip -n stA route replace default via 10.77.1.254
