@@ -8,11 +8,12 @@ set -u
 # shellcheck source=lib/net.sh
 . "$LIB/net.sh"
 
-# flows of both families and directions, large enough for bursts
+# flows [COMMAND...]: of both families and directions, large enough for bursts, after that
 flows()
 {
 	pair
 	static_neighbours
+	"$@"
 	launch v4 SROCE_GID=ipv4 FLOW_MAX=100000
 	launch v6 SROCE_GID=ipv6 FLOW_MAX=100000 FLOW_MTU=4096 SROCE_DEV=tb SROCE_DEV2=ta
 	running v4 v6
@@ -119,34 +120,46 @@ queueing()
 
 ruleset() { in_ns "$1" nft -f - <<<"$2" 2>"$WORK/words"; }
 
+# Hooks and connection tracking are there before the flows: an emulated machine doesn't
+# always bear the kernel's patching itself for them while they run.
+chains()
+{
+	local n
+
+	for n in stA stB; do
+		ruleset "$n" 'table inet t { chain i { type filter hook input priority 0; };
+				chain o { type filter hook output priority 0; }; }' ||
+			skip "no nftables here: $(head -n 1 "$WORK/words")"
+		ruleset "$n" 'table inet tracked { chain c { type filter hook input priority 1;
+				ct state new,established counter; }; }' ||
+			note "no connection tracking here: $(head -n 1 "$WORK/words")"
+	done
+}
+
 netfilter()
 {
 	local rule n
 
 	need nft
-	flows
-	ruleset stB 'table inet t { chain c { type filter hook input priority 0; }; }' ||
-		skip "no nftables here: $(head -n 1 "$WORK/words")"
+	flows chains
 	# nothing gets through for a while; what is told to the sender does not matter
 	for rule in drop reject; do
-		ruleset stB "add rule inet t c udp dport 4791 $rule" ||
+		ruleset stB "add rule inet t i udp dport 4791 $rule" ||
 			{ note "no $rule here"; continue; }
 		stands "$rule" v4 v6
-		ruleset stB 'flush chain inet t c'
+		ruleset stB 'flush table inet t'
 		go_on "after $rule"
 	done
 	for rule in "ct state invalid drop" "ct state new,established accept" \
 		    "limit rate over 2000/second drop" "counter"; do
 		for n in stA stB; do
-			ruleset "$n" "table inet t { chain c { type filter hook input priority 0; }
-					chain o { type filter hook output priority 0; }; }
-				add rule inet t c udp dport 4791 $rule
+			ruleset "$n" "add rule inet t i udp dport 4791 $rule
 				add rule inet t o udp dport 4791 $rule" ||
 				note "no $rule here: $(head -n 1 "$WORK/words")"
 		done
 		go_on "$rule"
-		ruleset stA 'flush ruleset'
-		ruleset stB 'flush ruleset'
+		ruleset stA 'flush table inet t'
+		ruleset stB 'flush table inet t'
 	done
 	stop v4 v6
 }
