@@ -217,6 +217,8 @@ kernel_scripts()
 	configure
 	for t in "$HERE"/../rdma/rxe_*.sh; do
 		rc=0
+		# not all of them load it, some unload it
+		modprobe -q tun
 		timeout -k 5 "$(slow 60)" bash "$t" >"$WORK/words" 2>&1 || rc=$?
 		note "${t##*/}: $rc"
 		if { [ "$rc" != 0 ] && [ "$rc" != 4 ]; } || grep '^not ok' "$WORK/words"; then
