@@ -160,6 +160,8 @@ spawn()
 	elif [ "$1" = in_ns ]; then
 		shift 2
 	fi
+	# here and now: what an earlier one of that name said must not be read
+	: >"$WORK/$name.out"
 	"$@" >"$WORK/$name.out" 2>&1 </dev/null &
 	PID=$!
 	echo "$PID" >>"$WORK/pids"
