@@ -619,7 +619,7 @@ static int odp_fill(struct sroce_odp *odp, unsigned long va, unsigned long end,
 
 		/* Who destroys or replaces it waits for us. */
 		if (sroce_region_is_retired(region)) {
-			err = -EFAULT;
+			err = -ESTALE;
 			break;
 		}
 		/* Gigabytes of advice. */
@@ -851,7 +851,8 @@ bool sroce_region_is_odp(const struct sroce_region *region)
  *	   in its page table is passed over
  *
  * Context: process, sleeps.
- * Return: 0 or -errno: -EFAULT for what there is no memory at.
+ * Return: 0 or -errno: -EFAULT for what there is no memory at, -ESTALE when the
+ * region is about to go.
  */
 int sroce_odp_prefetch(struct sroce_region *region, u64 iova, u64 length,
 		       bool write, bool fault)

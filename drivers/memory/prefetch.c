@@ -4,6 +4,7 @@
  * ibv_advise_mr(3).
  */
 #include <linux/bottom_half.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
@@ -25,29 +26,25 @@ struct sroce_prefetch {
 	struct sroce_seg	seg[] __counted_by(nseg);
 };
 
-static int prefetch_run(struct sroce_prefetch *prefetch)
+static int prefetch_one(const struct sroce_prefetch *prefetch,
+			const struct sroce_seg *seg)
 {
-	unsigned int i;
-	int err = 0;
-
-	for (i = 0; i < prefetch->nseg; i++) {
-		struct sroce_seg *seg = prefetch->seg + i;
-
-		if (!err)
-			err = sroce_odp_prefetch(seg->region, seg->iova,
-						 seg->len, prefetch->write,
-						 prefetch->fault);
-		sroce_segs_put(seg, 1);
-	}
-	kfree(prefetch);
-
-	return err;
+	return sroce_odp_prefetch(seg->region, seg->iova, seg->len,
+				  prefetch->write, prefetch->fault);
 }
 
 static void prefetch_work(struct work_struct *work)
 {
+	struct sroce_prefetch *prefetch = container_of(work, typeof(*prefetch),
+						       work);
+	unsigned int i;
+
 	/* Nobody is there to hear of an error. */
-	prefetch_run(container_of(work, struct sroce_prefetch, work));
+	for (i = 0; i < prefetch->nseg; i++)
+		if (prefetch_one(prefetch, prefetch->seg + i))
+			break;
+	sroce_segs_put(prefetch->seg, prefetch->nseg);
+	kfree(prefetch);
 }
 
 /* Reference one element; the errors are those of the manual page. */
@@ -81,6 +78,34 @@ static int prefetch_get(struct sroce_keys *keys, const struct ib_pd *pd,
 	return 0;
 }
 
+/* A region that is replaced meanwhile is no error: there is another one. */
+static int prefetch_now(struct sroce_keys *keys, const struct ib_pd *pd,
+			const struct sroce_prefetch *prefetch,
+			struct sroce_seg *seg)
+{
+	const struct ib_sge sge = {
+		.addr	= seg->iova,
+		.length	= seg->len,
+		.lkey	= seg->region->key,
+	};
+	int err = prefetch_one(prefetch, seg);
+
+	while (err == -ESTALE) {
+		sroce_segs_put(seg, 1);
+		seg->region = NULL;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+		err = prefetch_get(keys, pd, &sge, prefetch->write, seg);
+		if (!err)
+			err = prefetch_one(prefetch, seg);
+	}
+	if (seg->region)
+		sroce_segs_put(seg, 1);
+
+	return err;
+}
+
 /**
  * sroce_prefetch() - make memory present before it is used
  * @keys: key table of the device
@@ -102,7 +127,7 @@ int sroce_prefetch(struct sroce_keys *keys, const struct ib_pd *pd,
 {
 	struct sroce_prefetch *prefetch;
 	unsigned int i;
-	int err;
+	int err = 0;
 
 	prefetch = kzalloc(struct_size(prefetch, seg, nsge),
 			   GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
@@ -126,12 +151,21 @@ int sroce_prefetch(struct sroce_keys *keys, const struct ib_pd *pd,
 		}
 	}
 
-	if (!later)
-		return prefetch_run(prefetch);
+	if (later) {
+		queue_work(later, &prefetch->work);
+		return 0;
+	}
 
-	queue_work(later, &prefetch->work);
+	for (i = 0; i < prefetch->nseg; i++) {
+		if (err)
+			sroce_segs_put(prefetch->seg + i, 1);
+		else
+			err = prefetch_now(keys, pd, prefetch,
+					   prefetch->seg + i);
+	}
+	kfree(prefetch);
 
-	return 0;
+	return err;
 
 err_put:
 	sroce_segs_put(prefetch->seg, prefetch->nseg);
