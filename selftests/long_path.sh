@@ -33,6 +33,19 @@ odp() { program odp; }
 progress() { program progress; }
 hostile_ring() { program hostile_ring; }
 
+# Nothing that the application does to its memory meanwhile reaches the packets.
+copies()
+{
+	local f=/sys/class/infiniband/t0/ports/1/hw_counters/drop_icrc
+
+	single
+	knob short_path N || skip "no short way that could be closed"
+	knob zero_copy N || skip "no such knob"
+	must "rc_ops" env SROCE_DEV=t0 "$HERE/rc_ops" sizes_mtu_1024 scatter
+	must "progress" env SROCE_DEV=t0 "$HERE/progress" changing_source
+	[ "$(cat "$f")" = 0 ] || fail "$(cat "$f") packets with a wrong ICRC"
+}
+
 mix()
 {
 	single
@@ -41,4 +54,4 @@ mix()
 }
 
 cases rc_ops uc_ops atomic flush message_limits psn_wrap rc_errors statuses rnr retry ud_ops cq \
-	mr mw odp progress hostile_ring mix
+	mr mw odp progress hostile_ring copies mix
