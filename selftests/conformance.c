@@ -162,6 +162,7 @@ struct row {
 				  .syn = SYN_ACK, __VA_ARGS__)
 /* the responder refuses for good: what it says, the event */
 #define REFUSED(c, n, m) NAK(c, n, m), EVENT(QP_REQ_ERR)
+#define TOLD(n, m)	NAK(ACC, n, m), COUNT("remote_access_errors", 1)
 #define FORBIDDEN(n, m)	NAK(ACC, n, m), EVENT(QP_ACCESS_ERR), COUNT("remote_access_errors", 1)
 #define DEAD		.end = IBV_QPS_ERR
 /* it is as if nothing had come, and the QP works */
@@ -285,12 +286,17 @@ static const struct row rows[] = {
 	{ "read_again_after_a_write",
 	  S(READ(0, 8), RESP(ONLY, 0, 8, 0, 1), WRITE(1, 8, .lands = T), ACK(1, 2),
 	    READ(0, 8), RESP(ONLY, 0, 8, 0, 2)) },
+	/* who waits for it hears of it; it may be an old packet as well, and ends nothing */
 	{ "read_behind_without_access",
-	  S(RECV(64), READ(-1, 64), NONE, IGNORED("duplicate_request")),
+	  S(RECV(64), READ(-1, 64), TOLD(-1, 0), IGNORED("duplicate_request")),
 	  .no_access = IBV_ACCESS_REMOTE_READ },
-	{ "read_behind_bad_key", S(RECV(64), READ(-1, 64, .bad_key = 0x55), NONE, STILL_WORKS) },
-	{ "read_behind_beyond_memory", S(RECV(64), READ(-1, 64, .off = T_LEN - 63), NONE,
+	{ "read_behind_bad_key", S(RECV(64), READ(-1, 64, .bad_key = 0x55), TOLD(-1, 0),
+				   STILL_WORKS) },
+	{ "read_behind_beyond_memory", S(RECV(64), READ(-1, 64, .off = T_LEN - 63), TOLD(-1, 0),
 					 STILL_WORKS) },
+	{ "read_again_bad_key",
+	  S(READ(0, 8), RESP(ONLY, 0, 8, 0, 1), WRITE(1, 8, .lands = T), ACK(1, 2),
+	    READ(0, 8, .bad_key = 0x55), TOLD(0, 2), WRITE(2, 8, .lands = T), ACK(2, 3)) },
 	{ "read_behind_and_beyond_the_expected",
 	  S(RECV(64), READ(-1, 2 * MTU), NONE, STILL_WORKS) },
 	{ "read_behind_too_long", S(RECV(64), READ(-1, 0xffffffff), NONE, STILL_WORKS) },

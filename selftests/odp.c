@@ -1044,18 +1044,18 @@ static void *thaw_later(void *ms)
 }
 
 /* a range of a file that is clean, and a QP that can wait */
-static uint8_t *slow_target(struct ibv_mr **mr)
+static uint8_t *slow_target(enum role role, struct ibv_mr **mr)
 {
 	uint8_t *p;
 	int fd = file_new();
 
 	p = anon();
-	use_new(BY_WRITE);
+	use_new(role);
 	u.o.timeout = 20;
 	use_again();
 	map_file(p, fd, MAP_SHARED);
-	*mr = odp_new(u.b.pd, p, LEN, ACC_ALL);
-	put(p, *mr, 1);
+	*mr = odp_new(use_pd(), p, LEN, ACC_ALL);
+	use_good(p, *mr, "before");
 	REQUIRE(!fsync(fd), "fsync");
 	return p;
 }
@@ -1087,7 +1087,7 @@ static void slow_page(void)
 	uint8_t *p, *q;
 	uint64_t t0;
 
-	p = slow_target(&slow_mr);
+	p = slow_target(BY_WRITE, &slow_mr);
 	waits = u;
 	q = target(&mr);
 	swap_use(&waits);
@@ -1118,7 +1118,7 @@ static void slow_end(void)
 
 	for (enum ending e = 0; e < ENDINGS; e++) {
 		struct ibv_mr *mr;
-		uint8_t *p = slow_target(&mr);
+		uint8_t *p = slow_target(BY_WRITE, &mr);
 		struct ibv_wc wc;
 		int rc;
 		uint64_t t0;
@@ -1152,6 +1152,30 @@ static void slow_end(void)
 		REQUIRE(!drop(&thaw_thread), "pthread_join");
 	}
 	still_works("endings of QPs that wait");
+}
+
+/*
+ * The response of a READ waits for its target, and what it was to come from is gone
+ * meanwhile.  Bytes that are under way may arrive yet; if they have to be asked for
+ * again, it is said at once that they can't be had.
+ */
+static void slow_source_gone(void)
+{
+	struct ibv_mr *mr;
+	uint8_t *p = slow_target(INTO_READ, &mr);
+	struct ibv_wc wc;
+	uint64_t t0;
+
+	slow_post(p, mr, slow(500));
+	REQUIRE(!drop(u.other.mr), "dereg_mr");
+	t0 = now_ms();
+	REQUIRE(wait_wc(u.a.scq, &wc, 1, slow(20000)) == 1, "no completion");
+	t0 = now_ms() - t0;
+	CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_REM_ACCESS_ERR, "%s",
+	      ibv_wc_status_str(wc.status));
+	CHECK(t0 < (uint64_t)slow(3000), "it took %llu ms", (unsigned long long)t0);
+	if (wc.status == IBV_WC_SUCCESS)
+		CHECK(differs(p + use_off(), use_len(), 9, 0) < 0, "its data");
 }
 
 /* statistics -------------------------------------------------------------------------- */
@@ -1687,6 +1711,7 @@ static const struct tcase cases[] = {
 	{ "R6: migration", migration },
 	{ "R6: a slow page", slow_page },
 	{ "R6: the end of who waits for a slow page", slow_end },
+	{ "R6: the end of what a slow page is read from", slow_source_gone },
 	{ "R7: use", implicit_use },
 	{ "R7: refusals", implicit_refused },
 	{ "R7: addresses of nothing", implicit_hostile },

@@ -309,16 +309,21 @@ static void sroce_respond_duplicate(struct sroce_qp *qp,
 		sroce_respond_owe_ack(qp, psn_add(end, -1));
 		return;
 	}
-	if (pkt->dma_len > SROCE_MAX_MSG ||
-	    !(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_READ))
-		return;
 	/* Executed again: that the memory may have changed is allowed for. */
 	end = psn_add(pkt->psn, psn_count(pkt->dma_len, qp->mtu));
-	if (psn_diff(end, qp->resp.psn) > 0)
+	if (pkt->dma_len > SROCE_MAX_MSG || psn_diff(end, qp->resp.psn) > 0)
 		return;
-	if (!sroce_remote_ok(qp, pkt->rkey, pkt->va, pkt->dma_len,
-			     IB_ACCESS_REMOTE_READ))
+	/*
+	 * It may not be answered any more.  Who waits for it has to be told; to
+	 * who has had the answer it is an old NAK, and this QP goes on.
+	 */
+	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_READ) ||
+	    !sroce_remote_ok(qp, pkt->rkey, pkt->va, pkt->dma_len,
+			     IB_ACCESS_REMOTE_READ)) {
+		sroce_count(qp->stats, SROCE_CNT_ACCESS_ERR);
+		sroce_respond_send(qp, AETH_NAK | AETH_NAK_REM_ACCESS, pkt->psn);
 		return;
+	}
 	sroce_read_begin(qp, pkt);
 }
 
