@@ -101,11 +101,13 @@ static bool sroce_read_mail(struct sroce_qp *qp, struct sroce_budget *budget)
 		request = sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST;
 		if (!sroce_qp_can_receive(qp)) {
 			sroce_count(qp->stats, SROCE_CNT_DROP_STATE);
+			sroce_budget_use(budget, 0);
 			sroce_mail_free(mail);
 			continue;
 		}
 		if (request && qp->resp.nrequests >= SROCE_MAILBOX) {
 			sroce_count(qp->stats, SROCE_CNT_DROP_MAILBOX);
+			sroce_budget_use(budget, 0);
 			sroce_mail_free(mail);
 			continue;
 		}

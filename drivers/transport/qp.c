@@ -212,13 +212,31 @@ static bool sroce_qp_flush_rq(struct sroce_qp *qp)
 	return !left;
 }
 
+/* What the peer asked for, and nobody has looked at. */
+static bool sroce_qp_flush_requests(struct sroce_qp *qp)
+{
+	struct sroce_responder *resp = &qp->resp;
+	u32 left = SROCE_RUN_FLUSHED;
+	struct sroce_mail *mail;
+
+	resp->nreads = 0;
+	while (left && !list_empty(&resp->requests)) {
+		mail = list_first_entry(&resp->requests, struct sroce_mail,
+					node);
+		list_del(&mail->node);
+		resp->nrequests--;
+		sroce_mail_free(mail);
+		left--;
+	}
+	return !left;
+}
+
 /**
  * sroce_qp_flush() - complete what is posted to a QP in an error state
  * @qp: the QP, in state ERR, or SQE, in which it goes on receiving
  *
- * In ERR the mail goes too: memory that a slice refers to can't be
- * deregistered.  A QP with a shared receive queue tells that it takes nothing
- * more of it, IBTA 10.9.2.4 and 11.6.3.2.
+ * In ERR requests of the peer go too.  A QP with a shared receive queue tells
+ * that it takes nothing more of it, IBTA 10.9.2.4 and 11.6.3.2.
  *
  * Context: softirq or bottom halves off, the token held, no mail being looked
  * at.
@@ -231,7 +249,7 @@ bool sroce_qp_flush(struct sroce_qp *qp)
 	if (qp->state != IB_QPS_ERR)
 		return more;
 	more |= sroce_qp_flush_rq(qp);
-	sroce_qp_drop_mail(qp, false);
+	more |= sroce_qp_flush_requests(qp);
 	if (!more && qp->rq.srq && !qp->last_wqe) {
 		qp->last_wqe = true;
 		sroce_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
