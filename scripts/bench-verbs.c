@@ -3,21 +3,25 @@
  * bench-verbs DEVICE GID-INDEX QUICK
  *
  * What no stock program measures: the cost of registering memory, of the first
- * touch of memory that is registered on demand, the memory that an idle QP takes,
- * and the latency where one thread is at both ends; and, to compare with, how fast
- * this machine copies, and what a system call costs.
+ * touch of memory that is registered on demand, how that and dma-bufs compare with
+ * pinned memory, the memory that an idle QP takes, and the latency where one thread
+ * is at both ends; and, to compare with, how fast this machine copies, and what a
+ * system call costs.
  *
  * Prints a line "OPERATION SIZE UNIT VALUE" for each figure.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <linux/udmabuf.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -378,7 +382,7 @@ static void system_call(void)
 	result("system-call", 0, "us", (now() - t) * 1e6 / N);
 }
 
-/* on-demand paging ------------------------------------------------------------ */
+/* memory on demand, and dma-bufs ---------------------------------------------- */
 
 static bool odp_writes(void)
 {
@@ -389,28 +393,66 @@ static bool odp_writes(void)
 		a.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE;
 }
 
-/* RDMA WRITEs over the first size bytes of the target; microseconds. */
-static double pass(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *from,
-		   struct ibv_mr *to, size_t size)
-{
-	size_t done, msg = from->length;
-	double t = now();
+/* Two QPs of one CQ, and what one of them sends. */
+struct pair {
+	struct ibv_cq *cq;
+	struct ibv_qp *a, *b;
+	struct ibv_mr *from;
+};
 
-	for (done = 0; done < size; done += msg) {
-		struct ibv_sge sge = { (uintptr_t)from->addr, msg, from->lkey };
+enum { MSG = 256 * KIB, PASSES = 9 };
+
+static void new_pair(struct pair *p)
+{
+	void *src = map(SMALL, MSG);
+
+	p->cq = ibv_create_cq(ctx, 256, NULL, NULL, 0);
+	if (!p->cq)
+		die("ibv_create_cq");
+	p->a = new_qp(p->cq);
+	p->b = new_qp(p->cq);
+	if (!p->a || !p->b)
+		die("ibv_create_qp");
+	connect_qp(p->a, p->b->qp_num);
+	connect_qp(p->b, p->a->qp_num);
+	memset(src, 1, MSG);
+	p->from = ibv_reg_mr(pd, src, MSG, ACCESS);
+	if (!p->from)
+		die("ibv_reg_mr");
+}
+
+static void end_of_pair(struct pair *p)
+{
+	void *src = p->from->addr;
+
+	ibv_destroy_qp(p->a);
+	ibv_destroy_qp(p->b);
+	ibv_dereg_mr(p->from);
+	ibv_destroy_cq(p->cq);
+	unmap(src, MSG);
+}
+
+/* RDMA WRITEs over size bytes from iova on; microseconds. */
+static double pass(struct pair *p, uint64_t iova, uint32_t rkey, size_t size)
+{
+	double t = now();
+	size_t done;
+
+	for (done = 0; done < size; done += MSG) {
+		struct ibv_sge sge = { (uintptr_t)p->from->addr, MSG, p->from->lkey };
 		struct ibv_send_wr *bad, wr = {
 			.sg_list = &sge,
 			.num_sge = 1,
 			.opcode = IBV_WR_RDMA_WRITE,
-			.wr.rdma = { (uintptr_t)to->addr + done, to->rkey },
+			.wr.rdma = { iova + done, rkey },
 		};
 		struct ibv_wc wc;
 		int n;
 
-		if (ibv_post_send(qp, &wr, &bad))
+		if (ibv_post_send(p->a, &wr, &bad))
 			die("ibv_post_send");
 		do {
-			n = ibv_poll_cq(cq, 1, &wc);
+			n = ibv_poll_cq(p->cq, 1, &wc);
 		} while (!n);
 		if (n < 0 || wc.status)
 			die("RDMA WRITE, status %d", n < 0 ? n : (int)wc.status);
@@ -419,59 +461,94 @@ static double pass(struct ibv_qp *qp, struct ibv_cq *cq, struct ibv_mr *from,
 }
 
 /*
- * The first touch of memory that is registered on demand, and what is lost later
- * against memory that is pinned: the same memory, in turn.
+ * What is lost against memory that is pinned: the same memory, in turn. Returns
+ * the microseconds that a pass over it takes.
  */
-static void on_demand(void)
+static double warm(struct pair *p, const char *kind, uint64_t iova, uint32_t rkey,
+		   void *dst, size_t size)
 {
-	const size_t msg = 256 * KIB, size = (quick ? 16 : 64) * MIB;
-	struct ibv_cq *cq = ibv_create_cq(ctx, 256, NULL, NULL, 0);
-	double cold, warm[9], pinned[9], mib = size / (double)MIB;
-	struct ibv_mr *from, *to, *pin;
-	struct ibv_qp *a, *b;
-	void *src, *dst;
+	struct ibv_mr *pin = ibv_reg_mr(pd, dst, size, ACCESS);
+	double it[PASSES], pinned[PASSES], mib = size / (double)MIB;
+	char op[32];
 	int i;
 
-	if (!cq)
-		die("ibv_create_cq");
-	a = new_qp(cq);
-	b = new_qp(cq);
-	if (!a || !b)
-		die("ibv_create_qp");
-	connect_qp(a, b->qp_num);
-	connect_qp(b, a->qp_num);
-	src = map(SMALL, msg);
-	memset(src, 1, msg);
-	from = ibv_reg_mr(pd, src, msg, ACCESS);
-	dst = map(SMALL, size);
-	to = ibv_reg_mr(pd, dst, size, ACCESS | IBV_ACCESS_ON_DEMAND);
-	if (!from || !to)
-		die("ibv_reg_mr on demand");
-	/* the way from end to end is known before the time is taken */
-	pass(a, cq, from, to, msg);
-	madvise(dst, msg, MADV_DONTNEED);
-	cold = pass(a, cq, from, to, size);
-	pin = ibv_reg_mr(pd, dst, size, ACCESS);
 	if (!pin)
 		die("ibv_reg_mr");
-	for (i = 0; i < 9; i++) {
-		warm[i] = pass(a, cq, from, to, size);
-		pinned[i] = pass(a, cq, from, pin, size);
+	for (i = 0; i < PASSES; i++) {
+		it[i] = pass(p, iova, rkey, size);
+		pinned[i] = pass(p, (uintptr_t)dst, pin->rkey, size);
 	}
-	result("odp-first-touch", 4096, "us/page",
-	       (cold - median(warm, 9)) / (size / 4096.0));
-	result("odp-write-cold", size, "MiB/s", mib / cold * 1e6);
-	result("odp-write-warm", size, "MiB/s", mib / median(warm, 9) * 1e6);
-	result("odp-write-pinned", size, "MiB/s",
-	       mib / median(pinned, 9) * 1e6);
-	ibv_destroy_qp(a);
-	ibv_destroy_qp(b);
-	ibv_dereg_mr(from);
+	snprintf(op, sizeof(op), "%s-write-warm", kind);
+	result(op, size, "MiB/s", mib / median(it, PASSES) * 1e6);
+	snprintf(op, sizeof(op), "%s-write-pinned", kind);
+	result(op, size, "MiB/s", mib / median(pinned, PASSES) * 1e6);
 	ibv_dereg_mr(pin);
+	return median(it, PASSES);
+}
+
+/* Also the first touch of memory that is registered on demand. */
+static void on_demand(size_t size)
+{
+	void *dst = map(SMALL, size);
+	double cold, later;
+	struct ibv_mr *to;
+	struct pair p;
+
+	new_pair(&p);
+	to = ibv_reg_mr(pd, dst, size, ACCESS | IBV_ACCESS_ON_DEMAND);
+	if (!to)
+		die("ibv_reg_mr on demand");
+	/* the way from end to end is known before the time is taken */
+	pass(&p, (uintptr_t)dst, to->rkey, MSG);
+	madvise(dst, MSG, MADV_DONTNEED);
+	cold = pass(&p, (uintptr_t)dst, to->rkey, size);
+	later = warm(&p, "odp", (uintptr_t)dst, to->rkey, dst, size);
+	result("odp-first-touch", 4096, "us/page", (cold - later) / (size / 4096.0));
+	result("odp-write-cold", size, "MiB/s", size / (double)MIB / cold * 1e6);
 	ibv_dereg_mr(to);
-	ibv_destroy_cq(cq);
-	unmap(src, msg);
 	unmap(dst, size);
+	end_of_pair(&p);
+}
+
+/* A dma-buf of a process's own memory; -1 where there is no such thing. */
+static int udmabuf(int mem, size_t size)
+{
+	struct udmabuf_create c = { .memfd = mem, .size = size };
+	int fd, dev = open("/dev/udmabuf", O_RDWR);
+
+	if (dev < 0)
+		return -1;
+	if (ftruncate(mem, size) || fcntl(mem, F_ADD_SEALS, F_SEAL_SHRINK))
+		die("memfd");
+	fd = ioctl(dev, UDMABUF_CREATE, &c);
+	close(dev);
+	return fd;
+}
+
+static void dma_buf(size_t size)
+{
+	int mem = memfd_create("bench", MFD_ALLOW_SEALING);
+	int fd = udmabuf(mem, size);
+	struct ibv_mr *to;
+	struct pair p;
+	void *dst;
+
+	if (fd < 0)
+		return;
+	to = ibv_reg_dmabuf_mr(pd, 0, size, 0, fd, ACCESS);
+	if (to) {
+		dst = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, mem, 0);
+		if (dst == MAP_FAILED)
+			die("mmap of a memfd");
+		new_pair(&p);
+		pass(&p, 0, to->rkey, size);
+		warm(&p, "dmabuf", 0, to->rkey, dst, size);
+		ibv_dereg_mr(to);
+		munmap(dst, size);
+		end_of_pair(&p);
+	}
+	close(fd);
+	close(mem);
 }
 
 /* QPs that are connected and do nothing --------------------------------------- */
@@ -560,7 +637,10 @@ int main(int argc, char **argv)
 		idle_qps();
 	}
 	registrations();
-	if (ctx->device->transport_type == IBV_TRANSPORT_IB && odp_writes())
-		on_demand();
+	if (ctx->device->transport_type == IBV_TRANSPORT_IB) {
+		if (odp_writes())
+			on_demand((quick ? 16 : 64) * MIB);
+		dma_buf((quick ? 16 : 64) * MIB);
+	}
 	return 0;
 }
