@@ -173,9 +173,13 @@ static int __init sroce_init(void)
 			return err;
 	}
 
-	err = sroce_odp_init();
+	err = sroce_parts_init();
 	if (err)
 		goto err_notifier;
+
+	err = sroce_odp_init();
+	if (err)
+		goto err_parts;
 
 	err = sroce_transport_init();
 	if (err)
@@ -203,6 +207,8 @@ err_transport:
 	sroce_transport_exit();
 err_odp:
 	sroce_odp_exit();
+err_parts:
+	sroce_parts_exit();
 err_notifier:
 	if (as_rxe)
 		unregister_module_notifier(&module_nb);
@@ -217,6 +223,7 @@ static void __exit sroce_exit(void)
 	sroce_wire_exit();
 	sroce_transport_exit();
 	sroce_odp_exit();
+	sroce_parts_exit();
 	if (as_rxe)
 		unregister_module_notifier(&module_nb);
 

@@ -7,7 +7,9 @@
 #include "traffic.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LW	IBV_ACCESS_LOCAL_WRITE
@@ -458,15 +460,45 @@ static int block_shift(struct ibv_mr *mr)
 	return atoi(line);
 }
 
-/* every page of it can be written and read */
+/* pages that are pinned in the whole system, by the kernel's own count */
+static bool pins(long *n)
+{
+	long acquired = -1, released = -1;
+	char line[128];
+	FILE *f;
+
+	/* what each CPU has counted for itself */
+	f = fopen("/proc/sys/vm/stat_refresh", "w");
+	if (f) {
+		fputs("1", f);
+		fclose(f);
+	}
+	f = fopen("/proc/vmstat", "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		sscanf(line, "nr_foll_pin_acquired %ld", &acquired);
+		sscanf(line, "nr_foll_pin_released %ld", &released);
+	}
+	if (f)
+		fclose(f);
+	*n = acquired - released;
+	return acquired >= 0 && released >= 0;
+}
+
+/* every page of it is pinned once, and can be written and read */
 static void memory(const char *what, char *p, size_t len, int access, int shift)
 {
-	struct ibv_mr *mr = ibv_reg_mr(b.pd, p, len, access);
 	size_t step = len > 64 << 20 ? len / 512 & ~4095ul : LEN;
+	long pages = ((uintptr_t)p % 4096 + len + 4095) / 4096;
+	long before, n;
+	bool told = pins(&before);
+	struct ibv_mr *mr = ibv_reg_mr(b.pd, p, len, access);
 	int st = 0;
 
 	if (!CHECK(mr, "%s: reg_mr: %s", what, strerror(errno)))
 		return;
+	pins(&n);
+	CHECK(!told || n == before + pages, "%s: %ld of %ld pages are pinned", what, n - before,
+	      pages);
 	if (shift && block_shift(mr))
 		CHECK(block_shift(mr) == shift, "%s: block_shift %d", what, block_shift(mr));
 	for (size_t pos = 0; pos < len && !st; pos += step) {
@@ -487,6 +519,8 @@ static void memory(const char *what, char *p, size_t len, int access, int shift)
 		}
 	}
 	CHECK(!ibv_dereg_mr(mr), "dereg_mr");
+	pins(&n);
+	CHECK(n == before, "%s: %ld of %ld pages stay pinned", what, n - before, pages);
 }
 
 static void shared_memory(void)
@@ -724,30 +758,6 @@ static void device_dax(void)
 	close(fd);
 }
 
-/* pages that are pinned in the whole system, by the kernel's own count */
-static bool pins(long *n)
-{
-	long acquired = -1, released = -1;
-	char line[128];
-	FILE *f;
-
-	/* what each CPU has counted for itself */
-	f = fopen("/proc/sys/vm/stat_refresh", "w");
-	if (f) {
-		fputs("1", f);
-		fclose(f);
-	}
-	f = fopen("/proc/vmstat", "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		sscanf(line, "nr_foll_pin_acquired %ld", &acquired);
-		sscanf(line, "nr_foll_pin_released %ld", &released);
-	}
-	if (f)
-		fclose(f);
-	*n = acquired - released;
-	return acquired >= 0 && released >= 0;
-}
-
 /* of any number of pages, whether the registration succeeds or fails at the last one */
 static void pins_given_back(void)
 {
@@ -783,6 +793,102 @@ static void pins_given_back(void)
 		      sizes[i]);
 		mprotect(from + len, 4096, PROT_READ | PROT_WRITE);
 	}
+}
+
+/* gaps of one page, of many, at the ends: memory that isn't there yet */
+static void make_gaps(char *p, int pages)
+{
+	uint64_t state = 5;
+
+	for (int at = 0; at < pages; at += rnd(&state) % 300) {
+		int n = 1 + rnd(&state) % (rnd(&state) % 16 ? 3 : 1500);
+
+		if (n > pages - at)
+			n = pages - at;
+		REQUIRE(!madvise(p + at * 4096l, n * 4096l, MADV_DONTNEED), "madvise");
+		at += n;
+	}
+	REQUIRE(!madvise(p + (pages - 1) * 4096l, 4096, MADV_DONTNEED), "madvise");
+}
+
+/* As large that several CPUs have a part in it. */
+static void large(void)
+{
+	enum { PAGES = 10313, HUGE = 2 << 20 };
+	static const int ends[] = { 0, 1, 700, 5120, 9999, PAGES - 1 };
+	size_t len = PAGES * 4096l;
+	long before, n;
+	char *p, *h;
+
+	setup();
+	if (!pins(&before))
+		SKIP("the kernel does not tell");
+	p = mem_new(len + 2 * HUGE);
+	h = (char *)(((uintptr_t)p + HUGE - 1) & ~(HUGE - 1ul));
+	madvise(p, len + 2 * HUGE, MADV_NOHUGEPAGE);
+	memory("nothing is there", h + 4096, len, ACC_ALL, 0);
+	memory("all is there", h + 4096, len, ACC_ALL, 0);
+	memory("from within a page", h + 4096 + 5, len - 9, ACC_ALL, 0);
+	for (int i = 0; i < 2; i++) {
+		make_gaps(h + 4096, PAGES);
+		memory("gaps", h + 4096, len, i ? ACC_ALL : IBV_ACCESS_REMOTE_READ, 0);
+	}
+	for (unsigned int i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		struct ibv_mr *mr;
+
+		REQUIRE(!mprotect(h + ends[i] * 4096l, 4096, PROT_NONE), "mprotect");
+		errno = 0;
+		mr = ibv_reg_mr(b.pd, h, len, ACC_ALL);
+		CHECK(!mr && errno == EFAULT, "page %d is none: %s", ends[i], strerror(errno));
+		pins(&n);
+		CHECK(n == before, "%ld pages stay pinned, page %d is none", n - before, ends[i]);
+		REQUIRE(!mprotect(h + ends[i] * 4096l, 4096, PROT_READ | PROT_WRITE), "mprotect");
+	}
+	if (madvise(h, HUGE, MADV_HUGEPAGE) || madvise(h, HUGE, MADV_DONTNEED))
+		return;
+	memset(h, 1, HUGE);
+	memory("a huge page in front", h, len, ACC_ALL, 0);
+	memory("a part of a huge page in front", h + 12345, len, ACC_ALL, 0);
+}
+
+/* killed at any moment of registering so much */
+static void large_killed(void)
+{
+	size_t len = 10313 * 4096l;
+	uint64_t state = 3;
+	long before, n = 0;
+	char *p;
+
+	setup();
+	if (!pins(&before))
+		SKIP("the kernel does not tell");
+	p = mem_new(len);
+	memset(p, 1, len);
+	for (int i = 0; i < scaled(30); i++) {
+		pid_t pid;
+
+		fflush(stdout);
+		pid = fork();
+		REQUIRE(pid >= 0, "fork");
+		if (!pid) {
+			struct ibv_context *c = ibv_open_device(B->ctx->device);
+			struct ibv_pd *pd = c ? ibv_alloc_pd(c) : NULL;
+
+			while (pd) {
+				struct ibv_mr *mr = ibv_reg_mr(pd, p, len, ACC_ALL);
+
+				if (!mr || ibv_dereg_mr(mr))
+					break;
+			}
+			_exit(1);
+		}
+		usleep(5000 + rnd(&state) % 60000);
+		kill(pid, SIGKILL);
+		REQUIRE(waitpid(pid, NULL, 0) == pid, "waitpid");
+	}
+	for (int i = 0; i < 100 && pins(&n) && n != before; i++)
+		msleep(20);
+	CHECK(n == before, "%ld pages stay pinned", n - before);
 }
 
 static void too_long(void)
@@ -823,6 +929,8 @@ static const struct tcase cases[] = {
 	{ "R17: no_pages", no_pages },
 	{ "R17: device_dax", device_dax },
 	{ "R17: pins_are_given_back", pins_given_back },
+	{ "R17: large", large },
+	{ "R17: large, killed", large_killed },
 	{ "R17: too_long", too_long },
 };
 

@@ -408,10 +408,22 @@ void sroce_gate_wait(struct sroce_gate *gate);
 int sroce_table_alloc(struct sroce_table *table, u64 nentries, u8 shift);
 void sroce_table_free(struct sroce_table *table);
 int sroce_table_set(struct sroce_table *table, u64 index, unsigned long entry);
+unsigned long sroce_table_get(const struct sroce_table *table, u64 index);
 void sroce_table_coarsen(struct sroce_table *table, u64 *offset, u8 shift);
 void *sroce_table_addr(const struct sroce_table *table, u64 pos, u64 *left);
 void *sroce_region_addr(const struct sroce_region *region, u64 iova,
 			u64 *contig);
+
+/* parts.c */
+#define SROCE_PART	(PAGE_SIZE / sizeof(unsigned long))	/* pages */
+
+typedef u64 sroce_part_fn(struct sroce_region *region, u64 part);
+
+int sroce_parts_init(void);
+void sroce_parts_exit(void);
+bool sroce_parts_shared(u64 nparts);
+u64 sroce_parts_do(struct sroce_region *region, u64 first, u64 end,
+		   sroce_part_fn *one, struct mm_struct *mm);
 
 /* copy.c */
 int sroce_segs_get(struct sroce_keys *keys, const struct ib_pd *pd, int access,

@@ -25,33 +25,41 @@ static u64 region_pages(const struct sroce_region *region)
 }
 
 /*
- * Unpin the first @npages pages.  The table knows the pages; no second list of
- * them is kept.
+ * Unpin those of @npages pages, from @first on, that are pinned.  The table
+ * knows the pages; no second list of them is kept.
  */
-static void unpin(const struct sroce_region *region, u64 npages, bool dirty)
+static void unpin(const struct sroce_region *region, u64 first, u64 npages,
+		  bool dirty)
 {
-	u64 pos = region->offset & PAGE_MASK;
+	const struct sroce_table *table = &region->table;
+	const u64 block = BIT_ULL(table->shift);
+	u64 pos = (region->offset & PAGE_MASK) + (first << PAGE_SHIFT);
 	const u64 end = pos + (npages << PAGE_SHIFT);
 	struct page *single[32];
 	unsigned int n = 0;
 
 	while (pos < end) {
-		u64 len;
-		void *addr;
-
-		addr = sroce_table_addr(&region->table, pos, &len);
+		unsigned long addr = sroce_table_get(table,
+						     pos >> table->shift);
+		const u64 off = pos & (block - 1);
 		/* One call shouldn't take too long. */
-		len = min3(len, end - pos, (u64)SZ_128M);
+		const u64 len = min3(block - off, end - pos, (u64)SZ_128M);
+		struct page *page;
+
 		pos += len;
+		if (!addr)
+			continue;
+
+		page = virt_to_page((void *)(addr + off));
 		if (len > PAGE_SIZE) {
-			unpin_user_page_range_dirty_lock(virt_to_page(addr),
+			unpin_user_page_range_dirty_lock(page,
 							 len >> PAGE_SHIFT,
 							 dirty);
 			cond_resched();
 			continue;
 		}
 
-		single[n++] = virt_to_page(addr);
+		single[n++] = page;
 		if (n == ARRAY_SIZE(single)) {
 			unpin_user_pages_dirty_lock(single, n, dirty);
 			cond_resched();
@@ -61,6 +69,16 @@ static void unpin(const struct sroce_region *region, u64 npages, bool dirty)
 	unpin_user_pages_dirty_lock(single, n, dirty);
 }
 
+static u64 unpin_part(struct sroce_region *region, u64 part)
+{
+	const u64 first = part * SROCE_PART;
+	const u64 n = min(region_pages(region) - first, (u64)SROCE_PART);
+
+	unpin(region, first, n, region->writable);
+
+	return n;
+}
+
 /*
  * Pin up to @n pages for good; fewer may be had, -errno if none.
  *
@@ -68,15 +86,16 @@ static void unpin(const struct sroce_region *region, u64 npages, bool dirty)
  * process would replace the page and leave the pin with the old one), write
  * access is forced, which replaces the page now.  That isn't possible, nor
  * needed, for a shared mapping that the process can't write.
+ *
+ * With FOLL_NOFAULT in @flags: up to the first that isn't present.
  */
 static int pin_some(unsigned long addr, int n, bool writable,
-		    struct page **pages)
+		    unsigned int flags, struct page **pages)
 {
-	unsigned int flags = writable ? FOLL_WRITE : SROCE_FOLL_RO;
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;
-	bool force;
 
+	flags |= FOLL_LONGTERM | (writable ? FOLL_WRITE : SROCE_FOLL_RO);
 	if (flags & FOLL_FORCE) {
 		mmap_read_lock(mm);
 		vma = vma_lookup(mm, addr);
@@ -86,14 +105,12 @@ static int pin_some(unsigned long addr, int n, bool writable,
 			return -EFAULT;
 		}
 		n = min_t(u64, n, (vma->vm_end - addr) >> PAGE_SHIFT);
-		force = (vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) ==
-			VM_MAYWRITE;
+		if ((vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) != VM_MAYWRITE)
+			flags &= ~SROCE_FOLL_RO;
 		mmap_read_unlock(mm);
-		if (!force)
-			flags = 0;
 	}
 
-	return pin_user_pages_fast(addr, n, FOLL_LONGTERM | flags, pages);
+	return pin_user_pages_fast(addr, n, flags, pages);
 }
 
 /* Index of a page within the 2 MiB that it is in. */
@@ -159,6 +176,28 @@ static int split_table(struct sroce_region *region, u64 done)
 	return 0;
 }
 
+/* Enter @n pages, one by one, from @first on; all or none. */
+static int enter_pages(struct sroce_table *table, u64 first,
+		       struct page **pages, unsigned int n)
+{
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < n; i++) {
+		err = sroce_table_set(table, first + i,
+				      (unsigned long)page_address(pages[i]));
+		if (err)
+			goto err;
+	}
+
+	return 0;
+
+err:
+	while (i--)
+		sroce_table_set(table, first + i, 0);
+	return err;
+}
+
 /*
  * Enter @n pages behind the first @done, all within 2 MiB of the address space.
  *
@@ -172,7 +211,6 @@ static int enter(struct sroce_region *region, u64 done, struct page **pages,
 	const unsigned int first = place(region->start + (done << PAGE_SHIFT));
 	const bool fits = in_block(pages, n, first);
 	struct sroce_table *table = &region->table;
-	unsigned int i;
 	u64 pos, left;
 	int err = 0;
 
@@ -195,11 +233,52 @@ static int enter(struct sroce_region *region, u64 done, struct page **pages,
 			return err;
 	}
 
-	for (i = 0; i < n && !err; i++)
-		err = sroce_table_set(table, done + i,
-				      (unsigned long)page_address(pages[i]));
+	return enter_pages(table, done, pages, n);
+}
 
-	return err;
+/*
+ * Pin the pages of a part, up to the first that isn't present: that may have to
+ * be waited for, which is for the process itself to do.
+ */
+static u64 pin_part(struct sroce_region *region, u64 part)
+{
+	const u64 first = part * SROCE_PART;
+	const int n = min(region_pages(region) - first, (u64)SROCE_PART);
+	struct page **pages;
+	int got;
+
+	pages = (struct page **)__get_free_page(GFP_KERNEL | __GFP_NOWARN);
+	if (!pages)
+		return 0;
+
+	got = pin_some((region->start & PAGE_MASK) + (first << PAGE_SHIFT), n,
+		       region->writable, FOLL_NOFAULT, pages);
+	if (got > 0 && enter_pages(&region->table, first, pages, got)) {
+		unpin_user_pages(pages, got);
+		got = 0;
+	}
+	free_page((unsigned long)pages);
+
+	return max(got, 0);
+}
+
+/*
+ * Pin what is present behind the first @done pages.  Returns how far from there
+ * on it has to be looked at page by page.
+ */
+static u64 pin_present(struct sroce_region *region, u64 done)
+{
+	const u64 npages = region_pages(region);
+	const u64 first = DIV_ROUND_UP_ULL(done, SROCE_PART);
+	const u64 end = DIV_ROUND_UP_ULL(npages, SROCE_PART);
+	u64 got;
+
+	if (first >= end || !sroce_parts_shared(end - first))
+		return npages;
+
+	got = sroce_parts_do(region, first, end, pin_part, current->mm);
+
+	return got == npages - first * SROCE_PART ? first * SROCE_PART : npages;
 }
 
 /* Pin all pages and enter them in the table; on error none is pinned. */
@@ -208,18 +287,22 @@ static int pin_all(struct sroce_region *region)
 	const unsigned long start = region->start & PAGE_MASK;
 	const u64 npages = region_pages(region);
 	struct page **pages;
-	u64 done = 0;
+	u64 done = 0, end = npages;
+	bool shared = false;
 	int err = 0;
 
 	BUILD_BUG_ON(PAGES_2M * sizeof(*pages) > PAGE_SIZE);
+	BUILD_BUG_ON(PAGES_2M != SROCE_PART);
 	pages = (struct page **)__get_free_page(GFP_KERNEL);
 	if (!pages)
 		return -ENOMEM;
 
-	while (done < npages) {
+	while (done < end) {
 		unsigned long addr = start + (done << PAGE_SHIFT);
+		unsigned int n = PAGES_2M - place(addr);
 		int got;
 
+		cond_resched();
 		/*
 		 * Not any signal: no program restarts a registration, and one
 		 * with a profiling timer would never see the end of it.
@@ -229,9 +312,22 @@ static int pin_all(struct sroce_region *region)
 			break;
 		}
 
-		got = pin_some(addr, min_t(u64, npages - done,
-					   PAGES_2M - place(addr)),
-			       region->writable, pages);
+		if (done && region->table.shift == PAGE_SHIFT) {
+			/* Nothing but a lookup for each page: CPUs share it. */
+			if (!shared) {
+				end = pin_present(region, done);
+				shared = true;
+				continue;
+			}
+			if (sroce_table_get(&region->table, done)) {
+				done++;
+				continue;
+			}
+			n = SROCE_PART - done % SROCE_PART;
+		}
+
+		got = pin_some(addr, min_t(u64, end - done, n),
+			       region->writable, 0, pages);
 		if (got <= 0) {
 			err = got ? got : -EFAULT;
 			break;
@@ -243,12 +339,12 @@ static int pin_all(struct sroce_region *region)
 			break;
 		}
 		done += got;
-		cond_resched();
 	}
 
 	free_page((unsigned long)pages);
-	if (err)
-		unpin(region, done, false);
+	if (err && region->table.leaf)
+		unpin(region, 0, region->table.shift == PAGE_SHIFT ? npages :
+		      done, false);
 
 	return err;
 }
@@ -281,7 +377,13 @@ static void uncharge(struct sroce_region *region)
 
 static void pin_release(struct sroce_region *region)
 {
-	unpin(region, region_pages(region), region->writable);
+	const u64 npages = region_pages(region);
+	const u64 end = DIV_ROUND_UP_ULL(npages, SROCE_PART);
+
+	if (region->table.shift == PAGE_SHIFT)
+		sroce_parts_do(region, 0, end, unpin_part, NULL);
+	else
+		unpin(region, 0, npages, region->writable);
 	sroce_table_free(&region->table);
 	uncharge(region);
 }
@@ -410,7 +512,7 @@ struct sroce_region *sroce_region_pin(struct ib_pd *pd, u64 start, u64 length,
 	return region;
 
 err_unpin:
-	unpin(region, region_pages(region), false);
+	unpin(region, 0, region_pages(region), false);
 err_table:
 	sroce_table_free(&region->table);
 	uncharge(region);

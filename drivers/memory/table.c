@@ -11,7 +11,7 @@
 #error "Pages are reached by their kernel virtual address: no highmem"
 #endif
 
-#define PER_LEAF	(PAGE_SIZE / sizeof(unsigned long))
+#define PER_LEAF	SROCE_PART
 
 static u64 nleaves(const struct sroce_table *table)
 {
@@ -91,6 +91,21 @@ int sroce_table_set(struct sroce_table *table, u64 index, unsigned long entry)
 	(*leaf)[index % PER_LEAF] = entry;
 
 	return 0;
+}
+
+/**
+ * sroce_table_get() - the block at a place, if there is one
+ * @table: table, complete or not
+ * @index: of the block, within the table
+ *
+ * Context: any.
+ * Return: kernel virtual address of the block, 0 if none was entered.
+ */
+unsigned long sroce_table_get(const struct sroce_table *table, u64 index)
+{
+	const unsigned long *leaf = table->leaf[index / PER_LEAF];
+
+	return leaf ? leaf[index % PER_LEAF] : 0;
 }
 
 /**
