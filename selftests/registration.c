@@ -891,6 +891,29 @@ static void large_killed(void)
 	CHECK(n == before, "%ld pages stay pinned", n - before);
 }
 
+/* some memory, and behind it, as far as was asked for, none */
+static void mostly_unmapped(void)
+{
+	size_t len = 48 << 20;
+	uint64_t t0 = now_ms();
+	struct ibv_mr *mr;
+	char *p;
+
+	setup();
+	p = mmap((void *)(1ul << 44), len, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (p == MAP_FAILED)
+		SKIP("mmap: %s", strerror(errno));
+	madvise(p, len, MADV_NOHUGEPAGE);
+	memset(p, 1, len);
+	errno = 0;
+	mr = ibv_reg_mr(b.pd, p, 1ul << 45, ACC_ALL);
+	CHECK(!mr && (errno == EFAULT || errno == ENOMEM), "%s", strerror(errno));
+	t0 = now_ms() - t0;
+	CHECK(t0 < (uint64_t)slow(3000), "it took %llu ms", (unsigned long long)t0);
+	munmap(p, len);
+}
+
 static void too_long(void)
 {
 	struct ibv_mr *mr;
@@ -931,6 +954,7 @@ static const struct tcase cases[] = {
 	{ "R17: pins_are_given_back", pins_given_back },
 	{ "R17: large", large },
 	{ "R17: large, killed", large_killed },
+	{ "R17: mostly_unmapped", mostly_unmapped },
 	{ "R17: too_long", too_long },
 };
 

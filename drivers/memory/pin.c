@@ -18,6 +18,12 @@
 
 #define PAGES_2M	BIT(SHIFT_2M - PAGE_SHIFT)
 
+/*
+ * Parts that are looked at by several CPUs before it is known that there is
+ * memory at all: what is asked for may be the whole address space.
+ */
+#define AHEAD		512u
+
 static u64 region_pages(const struct sroce_region *region)
 {
 	return DIV_ROUND_UP_ULL(offset_in_page(region->offset) + region->length,
@@ -263,22 +269,26 @@ static u64 pin_part(struct sroce_region *region, u64 part)
 }
 
 /*
- * Pin what is present behind the first @done pages.  Returns how far from there
- * on it has to be looked at page by page.
+ * Pin what is present of the next GiB behind the first @done pages, which end a
+ * part.  Returns behind which page none is pinned; @done goes there as well if
+ * there is nothing left to do.
  */
-static u64 pin_present(struct sroce_region *region, u64 done)
+static u64 pin_ahead(struct sroce_region *region, u64 *done)
 {
-	const u64 npages = region_pages(region);
-	const u64 first = DIV_ROUND_UP_ULL(done, SROCE_PART);
-	const u64 end = DIV_ROUND_UP_ULL(npages, SROCE_PART);
+	const u64 first = *done / SROCE_PART;
+	const u64 end = min(DIV_ROUND_UP_ULL(region_pages(region), SROCE_PART),
+			    first + AHEAD);
+	const u64 ahead = min(end * SROCE_PART, region_pages(region));
 	u64 got;
 
-	if (first >= end || !sroce_parts_shared(end - first))
-		return npages;
+	if (!sroce_parts_shared(end - first))
+		return *done;
 
 	got = sroce_parts_do(region, first, end, pin_part, current->mm);
+	if (got == ahead - *done)
+		*done = ahead;
 
-	return got == npages - first * SROCE_PART ? first * SROCE_PART : npages;
+	return ahead;
 }
 
 /* Pin all pages and enter them in the table; on error none is pinned. */
@@ -287,8 +297,7 @@ static int pin_all(struct sroce_region *region)
 	const unsigned long start = region->start & PAGE_MASK;
 	const u64 npages = region_pages(region);
 	struct page **pages;
-	u64 done = 0, end = npages;
-	bool shared = false;
+	u64 done = 0, ahead = 0;
 	int err = 0;
 
 	BUILD_BUG_ON(PAGES_2M * sizeof(*pages) > PAGE_SIZE);
@@ -297,7 +306,7 @@ static int pin_all(struct sroce_region *region)
 	if (!pages)
 		return -ENOMEM;
 
-	while (done < end) {
+	while (done < npages) {
 		unsigned long addr = start + (done << PAGE_SHIFT);
 		unsigned int n = PAGES_2M - place(addr);
 		int got;
@@ -314,19 +323,22 @@ static int pin_all(struct sroce_region *region)
 
 		if (done && region->table.shift == PAGE_SHIFT) {
 			/* Nothing but a lookup for each page: CPUs share it. */
-			if (!shared) {
-				end = pin_present(region, done);
-				shared = true;
-				continue;
+			if (done >= ahead && !(done % SROCE_PART)) {
+				u64 before = done;
+
+				ahead = pin_ahead(region, &done);
+				if (done != before)
+					continue;
 			}
-			if (sroce_table_get(&region->table, done)) {
+			if (done < ahead &&
+			    sroce_table_get(&region->table, done)) {
 				done++;
 				continue;
 			}
 			n = SROCE_PART - done % SROCE_PART;
 		}
 
-		got = pin_some(addr, min_t(u64, end - done, n),
+		got = pin_some(addr, min_t(u64, npages - done, n),
 			       region->writable, 0, pages);
 		if (got <= 0) {
 			err = got ? got : -EFAULT;
@@ -342,9 +354,8 @@ static int pin_all(struct sroce_region *region)
 	}
 
 	free_page((unsigned long)pages);
-	if (err && region->table.leaf)
-		unpin(region, 0, region->table.shift == PAGE_SHIFT ? npages :
-		      done, false);
+	if (err)
+		unpin(region, 0, max(done, ahead), false);
 
 	return err;
 }
