@@ -1575,6 +1575,11 @@ static void advice(void)
 				msleep(slow(100));
 			CHECK(wait_res(mr, "drv_blocks", kinds[k].fault ? pages : 0, 3000),
 			      "advice %d: %ld present", k, res(mr, "drv_blocks"));
+			if (kinds[k].write) {
+				put(p, mr, k + 10);
+				CHECK(stat_of(mr, "page_faults") == 0, "%ld faults of memory that "
+				      "was made for writing", stat_of(mr, "page_faults"));
+			}
 			/* what the process has touched is taken in any case */
 			memset(p, 1, LEN);
 			rc = advise_all(u.b.pd, mr, p, kinds[k].advice, flush);
@@ -1628,6 +1633,10 @@ static void advice_errors(void)
 		sg.length = 0;
 		rc = advise(u.b.pd, 0, flush, &sg, 1);
 		CHECK(!rc, "of no bytes: %s", strerror(rc));
+		sg.lkey ^= 0x55;
+		rc = advise(u.b.pd, 0, flush, &sg, 1);
+		CHECK(!rc, "of no bytes, whatever the key is: %s", strerror(rc));
+		sg.lkey ^= 0x55;
 		sg.length = LEN;
 	}
 	REQUIRE(!munmap(p + LEN / 2, LEN / 2), "munmap");

@@ -274,6 +274,39 @@ static void refused(struct ibv_mr *mr, int rc, int e1, int e2, const char *what)
 	CLOSED(IBV_WR_RDMA_READ, (uintptr_t)x, mr->rkey, 1, what);
 }
 
+/* More rights, asked for by a child: its addresses are of other memory. */
+static void by_child(struct ibv_mr *mr, int access, const char *what)
+{
+	pid_t pid;
+	int st;
+
+	fflush(stdout);
+	pid = fork();
+	REQUIRE(pid >= 0, "fork");
+	if (!pid)
+		_exit(rereg(mr, ACCESS, NULL, NULL, 0, 0, access));
+	REQUIRE(waitpid(pid, &st, 0) == pid, "waitpid");
+	CHECK(WIFEXITED(st) && WEXITSTATUS(st) == EINVAL, "%s of a child: %#x", what, st);
+}
+
+static void of_a_child(void)
+{
+	const int od = IBV_ACCESS_ON_DEMAND;
+	struct ibv_device_attr_ex at = { 0 };
+	struct ibv_mr *mr;
+
+	setup();
+	mr = mr_new(b.pd, x, LEN, IBV_ACCESS_REMOTE_READ);
+	by_child(mr, ACC_ALL, "pinned memory");
+	CLOSED(IBV_WR_RDMA_WRITE, (uintptr_t)x, mr->rkey, 1, "WRITE");
+	if (ibv_query_device_ex(B->ctx, NULL, &at) ||
+	    !(at.odp_caps.general_caps & IBV_ODP_SUPPORT))
+		return;
+	mr = mr_new(b.pd, x, LEN, IBV_ACCESS_REMOTE_READ | od);
+	by_child(mr, ACC_ALL | od, "memory on demand");
+	CLOSED(IBV_WR_RDMA_WRITE, (uintptr_t)x, mr->rkey, 1, "WRITE");
+}
+
 static void failures(void)
 {
 	const int acc = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
@@ -696,6 +729,7 @@ static const struct tcase cases[] = {
 	{ "R16: all_together", together },
 	{ "R16: on_demand", on_demand },
 	{ "R16: failure_changes_nothing", failures },
+	{ "R16: asked_for_by_a_child", of_a_child },
 	{ "R16: pages_are_accounted", accounting },
 	{ "R16: memlock_limit", memlock },
 	{ "R16: busy_under_a_window", windows },

@@ -14,17 +14,6 @@
 #define REMOTE_ACCESS	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ | \
 			 IB_ACCESS_REMOTE_ATOMIC)
 
-static int window_check(const struct sroce_region *window, u64 iova, u64 len)
-{
-	const struct sroce_region *parent = window->parent;
-
-	if (!parent->ops->check)
-		return 0;
-
-	return parent->ops->check(parent, window->parent_iova +
-				  (iova - window->iova), len);
-}
-
 static void unbind(struct sroce_region *window)
 {
 	if (window->state != SROCE_REGION_VALID)
@@ -44,7 +33,6 @@ static void window_release(struct sroce_region *window)
 static const struct sroce_region_ops window_ops = {
 	.kind		= "window",
 	.revocable	= true,
-	.check		= window_check,
 	.release	= window_release,
 };
 
