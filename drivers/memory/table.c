@@ -60,7 +60,8 @@ void sroce_table_free(struct sroce_table *table)
 
 	for (i = 0; i < nleaves(table); i++) {
 		kfree(table->leaf[i]);
-		cond_resched();
+		if (!(i % PER_LEAF))
+			cond_resched();
 	}
 
 	kvfree(table->leaf);
