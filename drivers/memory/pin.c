@@ -300,8 +300,7 @@ static int pin_all(struct sroce_region *region)
 	u64 done = 0, ahead = 0;
 	int err = 0;
 
-	BUILD_BUG_ON(PAGES_2M * sizeof(*pages) > PAGE_SIZE);
-	BUILD_BUG_ON(PAGES_2M != SROCE_PART);
+	BUILD_BUG_ON(PAGES_2M > SROCE_PART);	/* what fits in @pages */
 	pages = (struct page **)__get_free_page(GFP_KERNEL);
 	if (!pages)
 		return -ENOMEM;
