@@ -15,6 +15,7 @@
 #include "wire.h"
 
 #include <arpa/inet.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define MTU		1024
@@ -40,7 +41,7 @@
 #define CAP_FLUSH	(1ull << 38)
 #define CAP_ATOMIC_WRITE (1ull << 40)
 
-enum key { KEY_ALL, KEY_LOCAL, KEY_LONG };
+enum key { KEY_ALL, KEY_LOCAL, KEY_LONG, KEY_GONE };
 
 /* a packet; zero everywhere: as it should be */
 struct pk {
@@ -76,7 +77,7 @@ struct step {
 	const char *name;
 };
 
-enum need { ALWAYS, ATOMICS, INVALIDATE, NO_INVALIDATE, ATOMIC_WRITES, FLUSHES };
+enum need { ALWAYS, ATOMICS, INVALIDATE, NO_INVALIDATE, ATOMIC_WRITES, FLUSHES, ON_DEMAND };
 
 struct row {
 	const char *name;
@@ -297,6 +298,8 @@ static const struct row rows[] = {
 	{ "read_again_bad_key",
 	  S(READ(0, 8), RESP(ONLY, 0, 8, 0, 1), WRITE(1, 8, .lands = T), ACK(1, 2),
 	    READ(0, 8, .bad_key = 0x55), TOLD(0, 2), WRITE(2, 8, .lands = T), ACK(2, 3)) },
+	{ "read_behind_memory_gone", S(RECV(64), READ(-1, 64, .key = KEY_GONE), TOLD(-1, 0),
+				       STILL_WORKS), .need = ON_DEMAND },
 	{ "read_behind_and_beyond_the_expected",
 	  S(RECV(64), READ(-1, 2 * MTU), NONE, STILL_WORKS) },
 	{ "read_behind_too_long", S(RECV(64), READ(-1, 0xffffffff), NONE, STILL_WORKS) },
@@ -419,6 +422,8 @@ static const struct row rows[] = {
 	{ "read_before", S(READ(0, 64, .off = -1), FORBIDDEN(0, 0)), DEAD },
 	{ "read_wraps_over", S(READ(0, 64, .va = -32ull), FORBIDDEN(0, 0)), DEAD },
 	{ "read_bad_key", S(READ(0, 64, .bad_key = 0x55), FORBIDDEN(0, 0)), DEAD },
+	{ "read_memory_gone", S(READ(0, 64, .key = KEY_GONE), FORBIDDEN(0, 0)), DEAD,
+	  .need = ON_DEMAND },
 	{ "read_local_memory", S(READ(0, 64, .key = KEY_LOCAL), FORBIDDEN(0, 0)), DEAD },
 	{ "read_without_access", S(READ(0, 64), REFUSED(INV, 0, 0)), DEAD,
 	  .no_access = IBV_ACCESS_REMOTE_READ },
@@ -681,6 +686,21 @@ static const struct row rows[] = {
 	  S(POST(RDMA_READ, 1500), RX(RDMA_READ_REQUEST, .dma = 1500),
 	    SAY_RESP(FIRST, 0, MTU, .lands = DST), SAY(SYN_NAK(ACC), 1),
 	    SWC(REM_ACCESS_ERR)), DEAD },
+	/* its own way was shorter than that of responses that were sent before */
+	{ "nak_before_a_read_is_answered",
+	  S(POST(RDMA_READ, 8), RX(RDMA_READ_REQUEST, .dma = 8), POST(RDMA_READ, 9),
+	    RX(RDMA_READ_REQUEST, .psn = 1, .dma = 9), POST(RDMA_READ, 8),
+	    RX(RDMA_READ_REQUEST, .psn = 2, .dma = 8), SAY(SYN_NAK(ACC), 1),
+	    RX(RDMA_READ_REQUEST, .dma = 8), RX(RDMA_READ_REQUEST, .psn = 1, .dma = 9),
+	    RX(RDMA_READ_REQUEST, .psn = 2, .dma = 8), SAY(SYN_NAK(INV), 2),
+	    SAY_RESP(ONLY, 0, 8, .lands = DST), SWC(SUCCESS), SWC(REM_ACCESS_ERR),
+	    SWC(WR_FLUSH_ERR)), DEAD },
+	{ "nak_of_a_read_that_is_answered",
+	  S(POST(RDMA_READ, 8), RX(RDMA_READ_REQUEST, .dma = 8), POST(RDMA_READ, 1500),
+	    RX(RDMA_READ_REQUEST, .psn = 1, .dma = 1500), SAY(SYN_NAK(ACC), 2),
+	    RX(RDMA_READ_REQUEST, .dma = 8), RX(RDMA_READ_REQUEST, .psn = 1, .dma = 1500),
+	    SAY_RESP(ONLY, 0, 8, .lands = DST), SWC(SUCCESS),
+	    SAY_RESP(FIRST, 1, MTU, .lands = DST), SWC(REM_ACCESS_ERR)), DEAD },
 	{ "nak_of_the_future", S(POST(SEND, 8), RX(SEND_ONLY, .len = 8), SAY(SYN_NAK(INV), 1), NONE,
 				 SAY_ACK(0), SWC(SUCCESS)) },
 	{ "nak_of_the_past", S(POST(SEND, 8), RX(SEND_ONLY, .len = 8), SAY(SYN_NAK(INV), -2), NONE,
@@ -877,6 +897,7 @@ static struct wire wire;
 static struct end q;
 static struct buf mem;
 static struct ibv_mr *tmr, *lmr;
+static struct ibv_mr *gone;	/* on demand, and not even the process may read it */
 static struct ibv_srq *srq;
 static uint8_t *img;		/* what the memory should hold */
 static struct qopt opt;
@@ -944,8 +965,9 @@ static void do_tx(const struct pk *p, int n)
 	w.qpn = q.qp->qp_num ^ p->bad_qpn;
 	w.qkey = opt.qkey ^ p->bad_qkey;
 	w.src_qpn = peer_qpn;
-	w.va = p->va ?: (uintptr_t)mem.p + T + p->off;
-	w.rkey = (p->key == KEY_LOCAL ? mem.mr : p->key == KEY_LONG ? lmr : tmr)->rkey ^ p->bad_key;
+	w.va = p->va ?: (uintptr_t)(p->key == KEY_GONE ? gone->addr : mem.p + T) + p->off;
+	w.rkey = (p->key == KEY_LOCAL ? mem.mr : p->key == KEY_LONG ? lmr :
+		  p->key == KEY_GONE ? gone : tmr)->rkey ^ p->bad_key;
 	w.ieth = w.rkey;
 	w.swap_add = p->add;
 	w.compare = p->cmp;
@@ -1307,6 +1329,16 @@ static void connect_qp(void)
 		REQUIRE(!to_state(q.qp, start), "to state %d", start);
 }
 
+static void make_gone(void)
+{
+	void *p = mmap(NULL, T_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	REQUIRE(p != MAP_FAILED, "mmap: %s", strerror(errno));
+	gone = mr_new(q.pd, p, T_LEN, ACC_ALL | IBV_ACCESS_ON_DEMAND);
+	/* not unmapped: something else might be there before the row is over */
+	REQUIRE(!mprotect(p, T_LEN, PROT_NONE), "mprotect: %s", strerror(errno));
+}
+
 static void run_once(bool v4)
 {
 	opt = qopt();
@@ -1327,6 +1359,8 @@ static void run_once(bool v4)
 	mem = buf_new(q.pd, MEM, IBV_ACCESS_LOCAL_WRITE);
 	tmr = mr_new(q.pd, mem.p + T, T_LEN, ACC_ALL | (row->need == FLUSHES ? ACC_FLUSH : 0));
 	lmr = mr_new(q.pd, mem.p + L, L_LEN, ACC_ALL);
+	if (row->need == ON_DEMAND)
+		make_gone();
 	img = mem_new(MEM);
 	fill(mem.p, MEM, 1, 0);
 	memcpy(img, mem.p, MEM);
@@ -1342,12 +1376,17 @@ static void run_once(bool v4)
 	drop(&wire);
 }
 
-static uint64_t caps(void)
+static struct ibv_device_attr_ex attr_ex(void)
 {
 	struct ibv_device_attr_ex at;
 
 	REQUIRE(!ibv_query_device_ex(A->ctx, NULL, &at), "query_device_ex");
-	return at.device_cap_flags_ex;
+	return at;
+}
+
+static uint64_t caps(void)
+{
+	return attr_ex().device_cap_flags_ex;
 }
 
 static void run(const void *r)
@@ -1359,6 +1398,9 @@ static void run(const void *r)
 		SKIP("no ATOMIC WRITE");
 	if (row->need == FLUSHES && !(caps() & CAP_FLUSH))
 		SKIP("no FLUSH");
+	if (row->need == ON_DEMAND &&
+	    !(attr_ex().odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_READ))
+		SKIP("no READ of memory on demand");
 	if (row->need == ATOMICS && A->attr.atomic_cap == IBV_ATOMIC_NONE)
 		SKIP("no atomics");
 	if (row->need == INVALIDATE && !inv)

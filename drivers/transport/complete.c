@@ -185,6 +185,35 @@ static void sroce_complete_nak(struct sroce_qp *qp, u8 code)
 	}
 }
 
+/*
+ * A NAK that ends the connection has overtaken responses to requests before: the
+ * peer was on another CPU when it sent these.  It won't be sent again.
+ */
+static void sroce_complete_nak_later(struct sroce_qp *qp, u8 code, u32 psn)
+{
+	struct sroce_completer *comp = &qp->comp;
+
+	if (code == AETH_NAK_PSN_SEQ ||
+	    (comp->refused && psn_diff(psn, comp->refused_psn) >= 0))
+		return;
+	comp->refused = code;
+	comp->refused_psn = psn;
+}
+
+/* Has its turn come? */
+static void sroce_complete_refused(struct sroce_qp *qp)
+{
+	struct sroce_completer *comp = &qp->comp;
+	s32 behind = psn_diff(comp->una, comp->refused_psn);
+	u8 code = comp->refused;
+
+	if (!code || behind < 0)
+		return;
+	comp->refused = 0;
+	if (!behind)
+		sroce_complete_nak(qp, code);
+}
+
 static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 {
 	u8 value = pkt->syndrome & AETH_VALUE_MASK;
@@ -196,10 +225,13 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 		if (qp->state == IB_QPS_ERR)
 			return;
 		/* It has found out meanwhile, and won't answer again. */
-		if (type == AETH_NAK && qp->comp.unreadable)
+		if (type == AETH_NAK && qp->comp.unreadable) {
 			sroce_complete_nak(qp, value);
-		else
-			sroce_complete_gap(qp, pkt);
+			return;
+		}
+		if (type == AETH_NAK)
+			sroce_complete_nak_later(qp, value, psn);
+		sroce_complete_gap(qp, pkt);
 		return;
 	}
 	/* An old NAK says nothing about what was sent again since. */
@@ -389,6 +421,8 @@ void sroce_complete(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	default:
 		sroce_count(stats, SROCE_CNT_DROP_MALFORMED);
 	}
+	if (qp->state != IB_QPS_ERR)
+		sroce_complete_refused(qp);
 }
 
 /**

@@ -168,6 +168,8 @@ struct sroce_requester {
  * @gap: PSN of the last READ response that came too early since then
  * @unreadable: a response at @una was lost because the memory of the peer, on
  *		this host, is gone
+ * @refused: NAK code of a request whose turn to be told of has not come, or 0
+ * @refused_psn: its PSN
  * @retries: left of retry_cnt
  * @rnr_retries: left of rnr_retry
  * @deadline: when the retransmit timer is due, in jiffies
@@ -177,6 +179,8 @@ struct sroce_completer {
 	u32			gap;
 	bool			rewound;
 	bool			unreadable;
+	u8			refused;
+	u32			refused_psn;
 	u8			retries;
 	u8			rnr_retries;
 	unsigned long		deadline;
@@ -202,7 +206,8 @@ struct sroce_saved {
  * @off: bytes received of the message under way
  * @va: next address and @rkey: key of an RDMA WRITE under way
  * @resid: bytes that are still to come of it
- * @read: READ request that is being answered, when @read.active
+ * @read: READ request that is being answered, when @read.active; @read.again:
+ *	  and was before
  * @requests: requests that wait for that, @nrequests of them
  * @nreads: of those, READs and atomic operations that came for the first time
  * @last_read: PSN of the latest of them, when @any_read
@@ -224,6 +229,7 @@ struct sroce_responder {
 	u32			resid;
 	struct {
 		bool		active;
+		bool		again;
 		u64		va;
 		u32		rkey;
 		u32		length;

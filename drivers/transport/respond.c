@@ -128,6 +128,31 @@ static void sroce_respond_recv_fail(struct sroce_qp *qp,
  */
 enum sroce_read_end { READ_DONE, READ_BUDGET, READ_ROOM, READ_PARKED };
 
+/*
+ * To who waits for responses that were lost a NAK is all that will come; to who
+ * has had them it is an old one, and this QP goes on.
+ */
+static void sroce_read_refuse_again(struct sroce_qp *qp, u32 psn)
+{
+	sroce_count(qp->stats, SROCE_CNT_ACCESS_ERR);
+	sroce_respond_send(qp, AETH_NAK | AETH_NAK_REM_ACCESS, psn);
+}
+
+/* The memory has gone from under a READ that is being answered. */
+static void sroce_read_refuse(struct sroce_qp *qp)
+{
+	struct sroce_responder *resp = &qp->resp;
+
+	resp->read.active = false;
+	if (resp->read.again) {
+		sroce_read_refuse_again(qp, resp->read.psn);
+		return;
+	}
+	resp->psn = resp->read.psn;
+	resp->msn = psn_add(resp->msn, -1);
+	sroce_respond_no_access(qp);
+}
+
 static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 					      struct sroce_budget *budget)
 {
@@ -178,10 +203,8 @@ static enum sroce_read_end sroce_respond_read(struct sroce_qp *qp,
 				break;
 			}
 			if (err) {
-				resp->read.active = false;
-				resp->psn = resp->read.psn;
 				sroce_tx_end(&tx);
-				sroce_respond_no_access(qp);
+				sroce_read_refuse(qp);
 				return READ_DONE;
 			}
 			/* A window's key opens nothing for others to look up. */
@@ -226,6 +249,7 @@ static void sroce_read_begin(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 	if (psn_diff(pkt->psn, qp->resp.ack_psn) > 0)
 		sroce_respond_ack(qp);
 	qp->resp.read.active = true;
+	qp->resp.read.again = false;
 	qp->resp.read.va = pkt->va;
 	qp->resp.read.rkey = pkt->rkey;
 	qp->resp.read.length = pkt->dma_len;
@@ -313,18 +337,14 @@ static void sroce_respond_duplicate(struct sroce_qp *qp,
 	end = psn_add(pkt->psn, psn_count(pkt->dma_len, qp->mtu));
 	if (pkt->dma_len > SROCE_MAX_MSG || psn_diff(end, qp->resp.psn) > 0)
 		return;
-	/*
-	 * It may not be answered any more.  Who waits for it has to be told; to
-	 * who has had the answer it is an old NAK, and this QP goes on.
-	 */
 	if (!(qp->attr.qp_access_flags & IB_ACCESS_REMOTE_READ) ||
 	    !sroce_remote_ok(qp, pkt->rkey, pkt->va, pkt->dma_len,
 			     IB_ACCESS_REMOTE_READ)) {
-		sroce_count(qp->stats, SROCE_CNT_ACCESS_ERR);
-		sroce_respond_send(qp, AETH_NAK | AETH_NAK_REM_ACCESS, pkt->psn);
+		sroce_read_refuse_again(qp, pkt->psn);
 		return;
 	}
 	sroce_read_begin(qp, pkt);
+	qp->resp.read.again = true;
 }
 
 static void sroce_respond_early(struct sroce_qp *qp, u32 psn)
