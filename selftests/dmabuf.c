@@ -1223,12 +1223,17 @@ static atomic_bool hostile;
 
 static void *unmapper(void *arg)
 {
+	int fd = memfd_create("another", 0);
 	char *p = arg;
 
+	CHECK(fd >= 0 && !ftruncate(fd, LEN), "memfd_create: %s", strerror(errno));
 	while (atomic_load(&hostile)) {
 		mmap(p, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		/* of a file as well, as far into it, and shared */
+		mmap(p, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
 		munmap(p, LEN);
 	}
+	close(fd);
 	return NULL;
 }
 

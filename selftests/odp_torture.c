@@ -223,6 +223,7 @@ struct op {
 	uint32_t cell, n;
 	bool all_a, all_b;	/* through the region of everything */
 	uint32_t key_a, key_b;
+	uint64_t begun;		/* ms */
 };
 
 static struct op op_roll(struct worker *w)
@@ -232,6 +233,7 @@ static struct op op_roll(struct worker *w)
 		.n = 1 + dice(&w->rnd, dice(&w->rnd, 4) ? 64 : MOST),
 		.all_a = dice(&w->rnd, 2),
 		.all_b = dice(&w->rnd, 2),
+		.begun = now_ms(),
 	};
 
 	switch (kinds[op.k]) {
@@ -400,7 +402,9 @@ static void wild(struct worker *w)
 		case IBV_WC_WR_FLUSH_ERR:
 			break;
 		default:
-			CHECK(0, "worker %d: a wild operation: %s", w->i,
+			CHECK(0, "worker %d: %d wild %d, cells %u + %u, keys %d %d, after %llu ms: %s",
+			      w->i, n, op.deed, op.cell, op.n, op.all_a, op.all_b,
+			      (unsigned long long)(now_ms() - op.begun),
 			      ibv_wc_status_str(wc.status));
 		}
 	}
@@ -637,6 +641,20 @@ static void worker_new(struct worker *w, int i)
 		REQUIRE(connect_kind(w, k), "connect");
 }
 
+/* what may tell where to look */
+static void counted(void)
+{
+	static const char *const names[] = {
+		"ack_timeouts", "completer_retry_err", "rcvd_seq_err", "duplicate_request",
+		"out_of_seq_request", "remote_access_errors", "local_errors", "drop_no_memory",
+		"drop_mailbox_full", "drop_stale_response", "drop_qp_state",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		t_note("%s: %llu, %llu", names[i], (unsigned long long)dev_counter(A, names[i]),
+		       (unsigned long long)dev_counter(B, names[i]));
+}
+
 static void torture(void)
 {
 	unsigned long exact_rounds = 0, wild_rounds = 0, failed = 0;
@@ -672,6 +690,8 @@ static void torture(void)
 	t_note("%lu exact rounds, %lu wild ones, of these %lu in error; kept %lu, broken %lu, "
 	       "%lu forks, swap %s", exact_rounds, wild_rounds, failed, kept, broken, forks,
 	       swap ? "on" : "off");
+	if (t_failed())
+		counted();
 	CHECK(exact_rounds > 10 && wild_rounds > 10 && kept && broken, "too little was done");
 	CHECK(status_kb("VmPin") <= 3 * 4, "VmPin %ld kB", status_kb("VmPin"));
 }
