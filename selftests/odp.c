@@ -1043,21 +1043,27 @@ static void *thaw_later(void *ms)
 	return NULL;
 }
 
-/* a range of a file that is clean, and a QP that can wait */
-static uint8_t *slow_target(enum role role, struct ibv_mr **mr)
+/* a range of a file that is clean */
+static uint8_t *slow_target_for(enum role role, struct ibv_mr **mr, int timeout)
 {
 	uint8_t *p;
 	int fd = file_new();
 
 	p = anon();
 	use_new(role);
-	u.o.timeout = 20;
+	u.o.timeout = timeout;
 	use_again();
 	map_file(p, fd, MAP_SHARED);
 	*mr = odp_new(use_pd(), p, LEN, ACC_ALL);
 	use_good(p, *mr, "before");
 	REQUIRE(!fsync(fd), "fsync");
 	return p;
+}
+
+/* and a QP that can wait */
+static uint8_t *slow_target(enum role role, struct ibv_mr **mr)
+{
+	return slow_target_for(role, mr, 20);
 }
 
 /*
@@ -1106,6 +1112,43 @@ static void slow_page(void)
 	want_wc(waits.a.scq, &wc, waits.n, IBV_WC_SUCCESS, "the one that waited");
 	swap_use(&waits);
 	CHECK(differs(p + use_off(), use_len(), 9, 0) < 0, "its data");
+}
+
+/*
+ * A peer whose timer runs out eight times before the page is there is told to wait;
+ * one that may not be told so often gives up, and knows why.
+ */
+static void slow_page_short_timer(void)
+{
+	static const enum role by[] = { INTO_RECV, BY_WRITE, BY_WRITE_IMM, BY_CMP_SWAP };
+	const bool fast = slow(1) == 1;
+
+	for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++) {
+		uint64_t rnr = dev_counter(B, "send_rnr_err");
+		struct ibv_mr *mr;
+		struct ibv_wc wc;
+		uint8_t *p = slow_target_for(by[i], &mr, fast ? 13 : 15);
+
+		/* 0.27 s, or 1.1 s */
+		slow_post(p, mr, slow(1500));
+		want_wc(u.a.scq, &wc, u.n, IBV_WC_SUCCESS, roles[by[i]].name);
+		if (roles[by[i]].recv)
+			want_wc(u.b.rcq, &wc, u.n, IBV_WC_SUCCESS, "its receive");
+		if (!role_is_atomic(by[i]))
+			CHECK(differs(p + use_off(), use_len(), 9, 0) < 0, "%s: its data",
+			      roles[by[i]].name);
+		msleep(25);
+		CHECK(dev_counter(B, "send_rnr_err") > rnr, "%s: no RNR NAK", roles[by[i]].name);
+		REQUIRE(!t_failed(), "%s", roles[by[i]].name);
+		REQUIRE(!drop(&thaw_thread), "pthread_join");
+
+		u.o.rnr_retry = 2;
+		use_again();
+		REQUIRE(!msync(p, LEN, MS_SYNC), "msync: %s", strerror(errno));
+		slow_post(p, mr, slow(1500));
+		want_wc(u.a.scq, &wc, u.n, IBV_WC_RNR_RETRY_EXC_ERR, roles[by[i]].name);
+		REQUIRE(!drop(&thaw_thread), "pthread_join");
+	}
 }
 
 /* nobody is kept by what a QP waits for any longer than that lasts */
@@ -1719,6 +1762,7 @@ static const struct tcase cases[] = {
 	{ "R6: transparent huge pages", thp },
 	{ "R6: migration", migration },
 	{ "R6: a slow page", slow_page },
+	{ "R6: a slow page, and a short timer", slow_page_short_timer },
 	{ "R6: the end of who waits for a slow page", slow_end },
 	{ "R6: the end of what a slow page is read from", slow_source_gone },
 	{ "R7: use", implicit_use },

@@ -155,6 +155,8 @@ static void sroce_complete_rnr(struct sroce_qp *qp, u8 timer)
 		}
 		comp->rnr_retries--;
 	}
+	/* Who answers is there: only what isn't answered in a row counts. */
+	comp->retries = qp->attr.retry_cnt;
 	/* Whatever is behind the first message would be refused with it. */
 	qp->req.probe = true;
 	sroce_request_seek(qp);

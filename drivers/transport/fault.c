@@ -97,11 +97,14 @@ static int sroce_fault_park(struct sroce_qp *qp,
  */
 bool sroce_fault_begin_run(struct sroce_qp *qp, unsigned long *events)
 {
+	const bool mail = *events & BIT(SROCE_EV_MAIL);
 	struct sroce_fault *fault = &qp->fault;
 
 	*events |= fault->events;
 	if (fault->parked && !(*events & BIT(SROCE_EV_FAULT))) {
 		fault->events = *events;
+		if (mail)
+			sroce_respond_parked(qp);
 		return false;
 	}
 	fault->parked = false;
@@ -126,6 +129,8 @@ void sroce_fault_end_run(struct sroce_qp *qp, unsigned long events)
 				 (events & BIT(SROCE_EV_TIMER));
 		return;
 	}
+	fault->heard = false;
+	fault->heard_mail = NULL;
 	/* What came of the last one has been seen. */
 	if (!fault->missing.region || smp_load_acquire(&fault->busy))
 		return;

@@ -114,6 +114,21 @@ void sroce_qp_put(struct sroce_qp *qp)
 }
 
 /**
+ * sroce_pkt_has_peer_addrs() - do the addresses of a packet name the peer?
+ * @qp: a connected QP
+ * @pkt: the packet, which will be looked at again
+ *
+ * Context: softirq or bottom halves off, the token held.
+ * Return: true if so.
+ */
+bool sroce_pkt_has_peer_addrs(const struct sroce_qp *qp,
+			      const struct sroce_pkt *pkt)
+{
+	return qp->av && ipv6_addr_equal(&pkt->saddr, &qp->av->daddr) &&
+	       ipv6_addr_equal(&pkt->daddr, &qp->av->saddr);
+}
+
+/**
  * sroce_pkt_is_from_peer() - does a packet belong to the connection?
  * @qp: a connected QP
  * @pkt: the packet; counted if it doesn't
@@ -126,8 +141,7 @@ void sroce_qp_put(struct sroce_qp *qp)
 bool sroce_pkt_is_from_peer(const struct sroce_qp *qp,
 			    const struct sroce_pkt *pkt)
 {
-	if (qp->av && ipv6_addr_equal(&pkt->saddr, &qp->av->daddr) &&
-	    ipv6_addr_equal(&pkt->daddr, &qp->av->saddr))
+	if (sroce_pkt_has_peer_addrs(qp, pkt))
 		return true;
 	sroce_count(qp->stats, SROCE_CNT_DROP_ADDR);
 	return false;

@@ -253,6 +253,8 @@ struct sroce_responder {
  * @err: what came of it
  * @missing: what; its region is referenced until the actor has seen @err
  * @events: of the time that the actor is parked
+ * @heard: a request has been looked at meanwhile: the latest is @heard_psn, in
+ *	   @heard_mail
  * @work: makes the memory present
  * @wq: and where
  */
@@ -262,6 +264,9 @@ struct sroce_fault {
 	int			err;
 	struct sroce_missing	missing;
 	unsigned long		events;
+	bool			heard;
+	u32			heard_psn;
+	const struct sroce_mail	*heard_mail;
 	struct work_struct	work;
 	struct workqueue_struct	*wq;
 };
@@ -454,6 +459,8 @@ void sroce_qp_error(struct sroce_qp *qp);
 void sroce_qp_send_error(struct sroce_qp *qp);
 void sroce_qp_cq_overflow(struct sroce_qp *qp);
 bool sroce_qp_flush(struct sroce_qp *qp);
+bool sroce_pkt_has_peer_addrs(const struct sroce_qp *qp,
+			      const struct sroce_pkt *pkt);
 bool sroce_pkt_is_from_peer(const struct sroce_qp *qp,
 			    const struct sroce_pkt *pkt);
 
@@ -490,6 +497,7 @@ void sroce_complete_timeout(struct sroce_qp *qp);
 
 /* respond.c; the token is held */
 bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget);
+void sroce_respond_parked(struct sroce_qp *qp);
 void sroce_respond_queue(struct sroce_qp *qp, struct sroce_mail *mail);
 void sroce_respond_reset(struct sroce_qp *qp, u32 psn);
 

@@ -8,6 +8,9 @@
 #include "transport/aeth.h"
 #include "transport/respond.h"
 
+/* RNR timer field: 10.24 ms, IBTA table 45. */
+#define RNR_10_MS	((u8)20)
+
 /* No message is under way. */
 #define SROCE_NO_OP	0xff
 
@@ -389,6 +392,17 @@ static bool sroce_request_fits(const struct sroce_qp *qp,
 	return len || op & SROCE_OP_FIRST;
 }
 
+/*
+ * 10 ms, unless the user wants it to be more: an encoded time, of which 0 is the
+ * longest.
+ */
+static u8 sroce_parked_rnr(const struct sroce_qp *qp)
+{
+	const u8 least = qp->attr.min_rnr_timer;
+
+	return least ? max(least, RNR_10_MS) : 0;
+}
+
 static void sroce_respond_rnr(struct sroce_qp *qp)
 {
 	if (sroce_uc_drop(qp, SROCE_CNT_DROP_NO_RECV))
@@ -652,6 +666,52 @@ bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget)
 	if (sroce_qp_can_receive(qp) && !resp->read.active)
 		sroce_respond_ack(qp);
 	return more;
+}
+
+/**
+ * sroce_respond_parked() - mail has come for a QP that waits for memory
+ * @qp: the QP, parked
+ *
+ * A peer that has begun to ask again would run out of retries before a slow
+ * page is there.  It is told that it takes a while, as a NIC that waits for a
+ * page does: RNR NAK, IBTA 9.7.5.2.8.
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_respond_parked(struct sroce_qp *qp)
+{
+	struct sroce_responder *resp = &qp->resp;
+	struct sroce_fault *fault = &qp->fault;
+	struct sroce_mail *mail = NULL;
+	struct sroce_pkt pkt;
+	bool again;
+
+	if (qp->type != IB_QPT_RC || !sroce_qp_can_receive(qp))
+		return;
+
+	/* Nobody but us takes it out. */
+	spin_lock(&qp->mail_lock);
+	if (!list_empty(&qp->mailbox))
+		mail = list_last_entry(&qp->mailbox, struct sroce_mail, node);
+	spin_unlock(&qp->mail_lock);
+	if (!mail || mail == fault->heard_mail ||
+	    !(sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST))
+		return;
+	sroce_mail_open(mail, &pkt);
+	if (!sroce_pkt_has_peer_addrs(qp, &pkt))
+		return;
+
+	again = psn_diff(pkt.psn, resp->psn) < 0 ||
+		(fault->heard && psn_diff(pkt.psn, fault->heard_psn) <= 0);
+	fault->heard = true;
+	fault->heard_psn = pkt.psn;
+	fault->heard_mail = mail;
+	if (!again)
+		return;
+
+	sroce_count(qp->stats, SROCE_CNT_SENT_RNR);
+	sroce_respond_send(qp, AETH_RNR | sroce_parked_rnr(qp),
+			   resp->read.active ? resp->read.psn : resp->psn);
 }
 
 /**
