@@ -745,6 +745,14 @@ static void sroce_modify_state(struct sroce_qp *qp, enum ib_qp_state next)
 		if (qp->rcq != qp->scq)
 			sroce_cq_purge(qp->rcq, qp->ibqp);
 		break;
+	case IB_QPS_RTR:
+		/*
+		 * What has come before is not of this connection, whether the
+		 * actor has had time to drop it or not.
+		 */
+		sroce_qp_drop_mail(qp, false);
+		WRITE_ONCE(qp->state, next);
+		break;
 	case IB_QPS_ERR:
 		sroce_qp_error(qp);
 		break;
