@@ -4,32 +4,8 @@
 set -u
 # shellcheck source=lib/common.sh
 . "$(dirname "$0")/lib/common.sh"
-
-# is_in NS NETDEV GROUP
-is_in() { in_ns "$1" ip maddr show dev "$2" | grep -qwF "$3"; }
-is_not_in() { ! is_in "$@"; }
-
-# mckeys NS_A NETDEV_A IP_A NS_B IP_B GROUP: B sends, A receives. IPv4 only: for RoCEv2
-# the RDMA CM of Linux refuses to join other groups.
-mckeys()
-{
-	local ns=$1 netdev=$2 group=$6 n pid
-	n=$(scaled 20)
-
-	is_not_in "$ns" "$netdev" "$group" || fail "$netdev is in $group already"
-	spawn receiver in_ns "$ns" timeout -k 5 "$(slow 30)" \
-		mckey -m "$group" -b "$3" -C "$n" -S 900
-	pid=$PID
-	until_true 10 is_in "$ns" "$netdev" "$group" || fail "$netdev never joined $group"
-	check "mckey -s to $group" in_ns "$4" timeout -k 5 "$(slow 30)" \
-		mckey -s -m "$group" -b "$5" -C "$n" -S 900
-	if ! wait "$pid"; then
-		note "the receiver in $group:"
-		tail -n 5 "$WORK/receiver.out" | sed 's/^/#   /'
-		touch "$WORK/failed"
-	fi
-	until_true 5 is_not_in "$ns" "$netdev" "$group" || fail "$netdev is still in $group"
-}
+# shellcheck source=lib/tools.sh
+. "$LIB/tools.sh"
 
 mckey_one_device()
 {

@@ -64,7 +64,7 @@ copies_arrive()
 	fresh_port
 	head -c 3000001 /dev/urandom >"$WORK/from"
 	spawn rcopy in_ns "$SERVER_NS" rcopy -p "$PORT"
-	until_true 10 cm_listens "$PORT" || fail "rcopy does not listen"
+	until_true 10 cm_listens "$SERVER_NS" "$PORT" || fail "rcopy does not listen"
 	check "rcopy" in_ns "$CLIENT_NS" timeout -k 5 "$(slow 30)" \
 		rcopy "$WORK/from" "$SERVER_IP:$WORK/to" -p "$PORT"
 	kill "$PID"

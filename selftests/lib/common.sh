@@ -156,7 +156,7 @@ spawn()
 	shift
 	if [ "$1" = in_ns ] && [ -n "$2" ]; then
 		shift
-		set -- ip netns exec "$@"
+		set -- "${ENTER[@]}" "$@"
 	elif [ "$1" = in_ns ]; then
 		shift 2
 	fi
@@ -201,12 +201,15 @@ bounded()
 	timeout -k 5 "$s" "$@"
 }
 
+# what runs a command in a namespace, whose name comes next
+ENTER=(ip netns exec)
+
 in_ns()
 {
 	local ns=$1
 	shift
 	if [ -n "$ns" ]; then
-		ip netns exec "$ns" "$@"
+		"${ENTER[@]}" "$ns" "$@"
 	else
 		"$@"
 	fi
@@ -542,8 +545,8 @@ leaf()
 	echo "$p"
 }
 
-# somebody listens with rdma_cm at this port
-cm_listens() { rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*:$1 "; }
+# cm_listens NS PORT: somebody listens with rdma_cm
+cm_listens() { in_ns "$1" rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*:$2 "; }
 
 leaf_cm_waits() { cm_waits "$(leaf "$1")"; }
 
@@ -558,7 +561,7 @@ both()
 	spid=$PID
 	case $ready in
 	tcp:*) until_true 10 listens "$sns" "${ready#tcp:}" || rc=9 ;;
-	cm:*) until_true 10 cm_listens "${ready#cm:}" || rc=9 ;;
+	cm:*) until_true 10 cm_listens "$sns" "${ready#cm:}" || rc=9 ;;
 	cm) until_true 10 leaf_cm_waits "$spid" || rc=9 ;;
 	esac
 	if [ $rc = 0 ]; then

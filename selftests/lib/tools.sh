@@ -89,7 +89,7 @@ run_rping()
 	need rping
 	for ip in "$SERVER_IP" "$SERVER_IP6"; do
 		fresh_port
-		both 120 cm "$SERVER_NS" "rping -s -a $ip -p $PORT -C $(scaled 1000) -v -V -S 1000" \
+		both 120 "cm:$PORT" "$SERVER_NS" "rping -s -a $ip -p $PORT -C $(scaled 1000) -v -V -S 1000" \
 			"$CLIENT_NS" "rping -c -a $ip -p $PORT -C $(scaled 1000) -V -S 1000"
 		tail -c 2000 "$WORK/server.out" | grep -q 'ping data' ||
 			note "the server printed no data"
@@ -100,9 +100,9 @@ run_cmtools()
 {
 	need ucmatose udaddy
 	fresh_port
-	both 60 cm "$SERVER_NS" "ucmatose -p $PORT -b $SERVER_IP -C 20 -S 3000" \
+	both 60 "cm:$PORT" "$SERVER_NS" "ucmatose -p $PORT -b $SERVER_IP -C 20 -S 3000" \
 		"$CLIENT_NS" "ucmatose -p $PORT -s $SERVER_IP -C 20 -S 3000"
-	both 60 cm "$SERVER_NS" "udaddy -b $SERVER_IP -C 20 -S 1000" \
+	both 60 cm:7174 "$SERVER_NS" "udaddy -b $SERVER_IP -C 20 -S 1000" \
 		"$CLIENT_NS" "udaddy -s $SERVER_IP -C 20 -S 1000"
 }
 
@@ -168,4 +168,30 @@ perftest_latency()
 	done
 	perf ib_send_lat -s 4096 -n "$(scaled 100)" -e
 	perf ib_send_lat -c UD -s 1000 -n "$(scaled 100)"
+}
+
+# is_in NS NETDEV GROUP
+is_in() { in_ns "$1" ip maddr show dev "$2" | grep -qwF "$3"; }
+is_not_in() { ! is_in "$@"; }
+
+# mckeys NS_A NETDEV_A IP_A NS_B IP_B GROUP: B sends, A receives. IPv4 only: for RoCEv2
+# the RDMA CM of Linux refuses to join other groups.
+mckeys()
+{
+	local ns=$1 netdev=$2 group=$6 n pid
+	n=$(scaled 20)
+
+	is_not_in "$ns" "$netdev" "$group" || fail "$netdev is in $group already"
+	spawn receiver in_ns "$ns" timeout -k 5 "$(slow 30)" \
+		mckey -m "$group" -b "$3" -C "$n" -S 900
+	pid=$PID
+	until_true 10 is_in "$ns" "$netdev" "$group" || fail "$netdev never joined $group"
+	check "mckey -s to $group" in_ns "$4" timeout -k 5 "$(slow 30)" \
+		mckey -s -m "$group" -b "$5" -C "$n" -S 900
+	if ! wait "$pid"; then
+		note "the receiver in $group:"
+		tail -n 5 "$WORK/receiver.out" | sed 's/^/#   /'
+		touch "$WORK/failed"
+	fi
+	until_true 5 is_not_in "$ns" "$netdev" "$group" || fail "$netdev is still in $group"
 }
