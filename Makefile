@@ -8,6 +8,7 @@
 #   make demo            shows the device at work, in a virtual machine
 #   make test            runs the selftests in one (KERNEL=6.12 TESTS="name ...")
 #   make test-debug      the same, in a kernel with KASAN, lockdep, kmemleak, ...
+#   make test-hosts      runs traffic between two of them
 #   make test-packages   builds, installs and purges the packages, in chroots
 #   make bench           measures it beside rdma_rxe, siw and TCP (QUICK=1)
 #   make check           style and static checks
@@ -38,6 +39,9 @@ test:
 test-debug:
 	TESTS="$(TESTS)" scripts/test --kernel uml-debug
 
+test-hosts:
+	scripts/test-hosts --kernel $(KERNEL)
+
 test-packages:
 	scripts/test-packages
 
@@ -56,4 +60,4 @@ check:
 
 .DEFAULT_GOAL := modules
 .PHONY: modules modules_install install clean lib lib-install build-all test test-debug demo
-.PHONY: test-packages deb bench check
+.PHONY: test-hosts test-packages deb bench check
