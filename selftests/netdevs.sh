@@ -286,8 +286,54 @@ team()
 	KIND=team make stA stm type team
 	two_legs stm
 	must "link add" dev_add ta stm stA
-	# without teamd it sends nothing, but it is a netdev
+	# without a mode it sends nothing, but it is a netdev
 	flows_work ta ta 1 1
+	goes stA stm
+}
+
+team_option() { in_ns stA teamnl stm "$@"; }
+
+# team_uses LEG: sends and receives by it from now on
+team_uses()
+{
+	team_option setoption activeport "$(in_ns stA cat "/sys/class/net/$1/ifindex")"
+}
+
+# what teamd does elsewhere: all have one address, and it chooses a leg
+team_failover()
+{
+	local leg address
+
+	need teamnl
+	ends_only
+	KIND=team make stA stm type team
+	modprobe -q team_mode_activebackup
+	team_option setoption mode activebackup >"$WORK/words" 2>&1 ||
+		skip "no such mode: $(head -n 1 "$WORK/words")"
+	two_legs stm
+	address=$(in_ns stA cat /sys/class/net/stm/address)
+	ip -n stA link set sta address "$address"
+	ip -n stA link set stc address "$address"
+	team_uses sta || fail "sta isn't taken"
+	must "link add" dev_add ta stm stA
+	must "link add" dev_add tb stbr stB
+	launch v4 FLOW_SIP=10.77.0.1 FLOW_DIP=10.77.0.2
+	launch v6 FLOW_SIP=fd77::1 FLOW_DIP=fd77::2
+	running v4 v6
+	for leg in stc sta stc; do
+		team_uses "$leg" || fail "$leg isn't taken"
+		moves "by $leg" v4 v6
+	done
+	# the leg that isn't used may go, that which is used is missed
+	ip -n stA link set sta nomaster
+	moves "one leg" v4 v6
+	ip -n stA link set stc down
+	told v4 A 'port error'
+	stands "no leg" v4 v6
+	ip -n stA link set stc up
+	told v4 A 'port active'
+	moves "it is back" v4 v6
+	stop v4 v6
 	goes stA stm
 }
 
@@ -359,4 +405,4 @@ vrf()
 	goes stA sta
 }
 
-cases veth dummy lo tap tun tunnel macvlan ipvlan ipvlan_l3 ipvlan_l3s vlan bond bond_leg team bridge bridge_port vxlan vrf
+cases veth dummy lo tap tun tunnel macvlan ipvlan ipvlan_l3 ipvlan_l3s vlan bond bond_leg team team_failover bridge bridge_port vxlan vrf
