@@ -247,9 +247,6 @@ outage()
 
 has_received() { [ "$(counter ta rcvd_pkts)" -ge "$1" ]; }
 
-verified() { both_ways run_rping; }
-connections() { both_ways run_cmtools; }
-
 # the other machine's kernel has said nothing, and nothing is left there
 well()
 {
