@@ -195,7 +195,7 @@ static void sroce_complete_nak_later(struct sroce_qp *qp, u8 code, u32 psn)
 {
 	struct sroce_completer *comp = &qp->comp;
 
-	if (code == AETH_NAK_PSN_SEQ ||
+	if (code < AETH_NAK_INV_REQ || code > AETH_NAK_REM_OP ||
 	    (comp->refused && psn_diff(psn, comp->refused_psn) >= 0))
 		return;
 	comp->refused = code;
@@ -227,7 +227,8 @@ static void sroce_complete_ack(struct sroce_qp *qp, const struct sroce_pkt *pkt)
 		if (qp->state == IB_QPS_ERR)
 			return;
 		/* It has found out meanwhile, and won't answer again. */
-		if (type == AETH_NAK && qp->comp.unreadable) {
+		if (type == AETH_NAK && value != AETH_NAK_PSN_SEQ &&
+		    qp->comp.unreadable) {
 			sroce_complete_nak(qp, value);
 			return;
 		}
@@ -277,9 +278,16 @@ static bool sroce_complete_scatter(struct sroce_qp *qp,
 	if (err == -EAGAIN)
 		return false;
 	if (err == -EIO) {
-		/* No network has lost it: that is no retry. */
+		/* What has been refused since won't be answered again. */
+		if (qp->comp.refused) {
+			sroce_complete_nak(qp, qp->comp.refused);
+			return false;
+		}
+		/* No network has lost it, the peer has answered: no retry. */
 		qp->comp.unreadable = true;
 		qp->comp.rewound = false;
+		qp->comp.retries = qp->attr.retry_cnt;
+		sroce_timer_start(qp);
 		sroce_complete_lost(qp);
 		return false;
 	}

@@ -59,7 +59,8 @@ static int sroce_fault_park(struct sroce_qp *qp,
 {
 	struct sroce_fault *fault = &qp->fault;
 	bool busy = smp_load_acquire(&fault->busy);	/* then @err is set */
-	bool known = fault->missing.region == missing->region &&
+	bool known = !fault->stale &&
+		     fault->missing.region == missing->region &&
 		     fault->missing.at == missing->at &&
 		     fault->missing.write == missing->write;
 
@@ -78,6 +79,7 @@ static int sroce_fault_park(struct sroce_qp *qp,
 	if (fault->missing.region)
 		sroce_region_put(fault->missing.region);
 	fault->missing = *missing;
+	fault->stale = false;
 	fault->err = 0;
 	fault->busy = true;
 	/* Here, with the token: the work item may be late for the counters. */
@@ -109,6 +111,8 @@ bool sroce_fault_begin_run(struct sroce_qp *qp, unsigned long *events)
 	}
 	fault->parked = false;
 	fault->events = 0;
+	/* The mail of that time is going to be looked at. */
+	fault->heard_mail = NULL;
 
 	return true;
 }
@@ -127,10 +131,10 @@ void sroce_fault_end_run(struct sroce_qp *qp, unsigned long events)
 	if (fault->parked) {
 		fault->events |= BIT(SROCE_EV_AGAIN) |
 				 (events & BIT(SROCE_EV_TIMER));
+		sroce_respond_park(qp);
 		return;
 	}
 	fault->heard = false;
-	fault->heard_mail = NULL;
 	/* What came of the last one has been seen. */
 	if (!fault->missing.region || smp_load_acquire(&fault->busy))
 		return;
@@ -149,6 +153,10 @@ void sroce_fault_forget(struct sroce_qp *qp)
 	if (!qp->fault.parked)
 		return;
 	qp->fault.parked = false;
+	qp->fault.heard = false;
+	qp->fault.heard_mail = NULL;
+	/* What comes of the fault is of no interest to the step that is next. */
+	qp->fault.stale = true;
 	set_bit(SROCE_EV_AGAIN, &qp->events);
 }
 

@@ -251,10 +251,11 @@ struct sroce_responder {
  * @parked: the actor waits
  * @busy: @work is on its way: set by the actor, cleared by @work
  * @err: what came of it
+ * @stale: the step that asked for it is off
  * @missing: what; its region is referenced until the actor has seen @err
  * @events: of the time that the actor is parked
- * @heard: a request has been looked at meanwhile: the latest is @heard_psn, in
- *	   @heard_mail
+ * @heard: a request has come meanwhile: the one furthest ahead has @heard_psn,
+ *	   and is @heard_mail
  * @work: makes the memory present
  * @wq: and where
  */
@@ -262,6 +263,7 @@ struct sroce_fault {
 	bool			parked;
 	bool			busy;
 	int			err;
+	bool			stale;
 	struct sroce_missing	missing;
 	unsigned long		events;
 	bool			heard;
@@ -497,6 +499,7 @@ void sroce_complete_timeout(struct sroce_qp *qp);
 
 /* respond.c; the token is held */
 bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget);
+void sroce_respond_park(struct sroce_qp *qp);
 void sroce_respond_parked(struct sroce_qp *qp);
 void sroce_respond_queue(struct sroce_qp *qp, struct sroce_mail *mail);
 void sroce_respond_reset(struct sroce_qp *qp, u32 psn);

@@ -8,8 +8,8 @@
 #include "transport/aeth.h"
 #include "transport/respond.h"
 
-/* RNR timer field: 10.24 ms, IBTA table 45. */
-#define RNR_10_MS	((u8)20)
+/* RNR timer field: 81.92 ms, IBTA table 45. */
+#define RNR_82_MS	((u8)26)
 
 /* No message is under way. */
 #define SROCE_NO_OP	0xff
@@ -393,14 +393,14 @@ static bool sroce_request_fits(const struct sroce_qp *qp,
 }
 
 /*
- * 10 ms, unless the user wants it to be more: an encoded time, of which 0 is the
+ * 82 ms, unless the user wants it to be more: an encoded time, of which 0 is the
  * longest.
  */
 static u8 sroce_parked_rnr(const struct sroce_qp *qp)
 {
 	const u8 least = qp->attr.min_rnr_timer;
 
-	return least ? max(least, RNR_10_MS) : 0;
+	return least ? max(least, RNR_82_MS) : 0;
 }
 
 static void sroce_respond_rnr(struct sroce_qp *qp)
@@ -668,6 +668,70 @@ bool sroce_respond(struct sroce_qp *qp, struct sroce_budget *budget)
 	return more;
 }
 
+/* A request of the peer, opened; anything else isn't. */
+static bool sroce_open_request(const struct sroce_qp *qp,
+			       struct sroce_mail *mail, struct sroce_pkt *pkt)
+{
+	if (!(sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST))
+		return false;
+	sroce_mail_open(mail, pkt);
+	return (pkt->opcode & 0xe0) == IB_OPCODE_RC &&
+	       sroce_pkt_has_peer_addrs(qp, pkt);
+}
+
+/*
+ * What has come since the last look is going to be sent again.  If it were kept,
+ * a page that takes long would let it fill the mailbox.  Returns the lowest PSN,
+ * @psn included: what is before that isn't asked for any more.
+ */
+static u32 sroce_parked_drop(struct sroce_qp *qp, u32 psn)
+{
+	struct sroce_mail *mail, *older;
+	int left = SROCE_RUN_STEPS;
+	struct sroce_pkt pkt;
+	LIST_HEAD(dropped);
+
+	spin_lock(&qp->mail_lock);
+	list_for_each_entry_safe_reverse(mail, older, &qp->mailbox, node) {
+		if (mail == qp->fault.heard_mail || !left--)
+			break;
+		if (!sroce_open_request(qp, mail, &pkt))
+			continue;
+		if (psn_diff(pkt.psn, psn) < 0)
+			psn = pkt.psn;
+		list_move(&mail->node, &dropped);
+		qp->nmail--;
+	}
+	spin_unlock(&qp->mail_lock);
+
+	list_for_each_entry_safe(mail, older, &dropped, node)
+		sroce_mail_free(mail);
+	return psn;
+}
+
+/**
+ * sroce_respond_park() - the QP begins to wait for memory
+ * @qp: the QP, parked
+ *
+ * Remembers how far the peer has come, to see when it asks again.
+ *
+ * Context: softirq or bottom halves off, the token held.
+ */
+void sroce_respond_park(struct sroce_qp *qp)
+{
+	struct list_head *from = list_empty(&qp->inbox) ? &qp->resp.requests :
+							  &qp->inbox;
+	struct sroce_fault *fault = &qp->fault;
+	struct sroce_pkt pkt;
+
+	if (qp->type != IB_QPT_RC || fault->heard || list_empty(from) ||
+	    !sroce_open_request(qp, list_last_entry(from, struct sroce_mail,
+						    node), &pkt))
+		return;
+	fault->heard = true;
+	fault->heard_psn = pkt.psn;
+}
+
 /**
  * sroce_respond_parked() - mail has come for a QP that waits for memory
  * @qp: the QP, parked
@@ -684,7 +748,7 @@ void sroce_respond_parked(struct sroce_qp *qp)
 	struct sroce_fault *fault = &qp->fault;
 	struct sroce_mail *mail = NULL;
 	struct sroce_pkt pkt;
-	bool again;
+	u32 psn;
 
 	if (qp->type != IB_QPT_RC || !sroce_qp_can_receive(qp))
 		return;
@@ -695,23 +759,23 @@ void sroce_respond_parked(struct sroce_qp *qp)
 		mail = list_last_entry(&qp->mailbox, struct sroce_mail, node);
 	spin_unlock(&qp->mail_lock);
 	if (!mail || mail == fault->heard_mail ||
-	    !(sroce_mail_opcode(mail)->flags & SROCE_OP_REQUEST))
-		return;
-	sroce_mail_open(mail, &pkt);
-	if (!sroce_pkt_has_peer_addrs(qp, &pkt))
+	    !sroce_open_request(qp, mail, &pkt))
 		return;
 
-	again = psn_diff(pkt.psn, resp->psn) < 0 ||
-		(fault->heard && psn_diff(pkt.psn, fault->heard_psn) <= 0);
-	fault->heard = true;
-	fault->heard_psn = pkt.psn;
-	fault->heard_mail = mail;
-	if (!again)
+	if (psn_diff(pkt.psn, resp->psn) >= 0 &&
+	    (!fault->heard || psn_diff(pkt.psn, fault->heard_psn) > 0)) {
+		fault->heard = true;
+		fault->heard_psn = pkt.psn;
+		fault->heard_mail = mail;
 		return;
+	}
 
+	/* A READ that is answered again may have been answered in time. */
+	psn = resp->read.active && !resp->read.again ? resp->read.psn :
+						       resp->psn;
+	psn = sroce_parked_drop(qp, psn);
 	sroce_count(qp->stats, SROCE_CNT_SENT_RNR);
-	sroce_respond_send(qp, AETH_RNR | sroce_parked_rnr(qp),
-			   resp->read.active ? resp->read.psn : resp->psn);
+	sroce_respond_send(qp, AETH_RNR | sroce_parked_rnr(qp), psn);
 }
 
 /**

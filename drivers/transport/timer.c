@@ -88,7 +88,8 @@ void sroce_timer_check(struct sroce_qp *qp)
 	if (!sroce_qp_can_send(qp) || !qp->attr.timeout ||
 	    comp->una == qp->req.max_psn)
 		return;
-	if (qp->req.rnr_wait) {
+	/* After a loss, nothing has been sent again yet: not for want of an answer. */
+	if (qp->req.rnr_wait || qp->req.psn == comp->una) {
 		sroce_timer_start(qp);
 		return;
 	}
